@@ -1,0 +1,136 @@
+"""Every error penstock raises on purpose, each with a hint on what to do next.
+
+    PenstockError
+    ├── ConfigError            an option, argument or home that cannot be used
+    │   └── NotYet             a named feature that this release does not have
+    ├── AlreadyExists          the name is taken by something different
+    ├── NotFound               no such source, table, stream table or pin
+    │   └── AmbiguousName      a short name that fits several relations
+    ├── InvalidQuery           SQL that does not parse, or names what is not there
+    ├── UnsupportedQuery       valid SQL that penstock cannot keep fresh
+    ├── SourceError            the source database cannot be used as it is
+    │   ├── SourceUnreachable  connection refused, wrong password, server gone (transient)
+    │   ├── MissingPrivilege
+    │   ├── NoSlotLeft
+    │   ├── UnsafeTable        capturing it would make the application's own statements fail
+    │   ├── SchemaChanged      the table no longer has the shape that was captured
+    │   ├── DecodeError        a value that cannot be held without loss
+    │   └── SlotLost           the slot is gone, or ahead of what is durable here
+    ├── CatalogError           the catalog cannot be reached or used
+    │   ├── Busy               another live process holds the lease
+    │   └── LeaseLost          this process was replaced; nothing it still does can commit
+    ├── NotRetained            the asked frontier can no longer, or not yet, be read
+    ├── RefreshError           a refresh could not be computed
+    └── PublishError           a Delta table is not as penstock left it
+
+Whether to try again is decided by class: `transient` is True only where the same call may succeed later.
+"""
+
+from __future__ import annotations
+
+
+class PenstockError(Exception):
+    """Base of all penstock errors: `message` says what happened to what, `hint` what to do next."""
+
+    transient = False
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\nHint: {self.hint}" if self.hint else self.message
+
+
+class ConfigError(PenstockError):
+    """An option, argument or home that cannot be used."""
+
+
+class NotYet(ConfigError):
+    """A named feature that this release does not have."""
+
+    def __init__(self, feature: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{feature} is not available yet", hint=hint or "The changelog lists what each release brings.")
+
+
+class AlreadyExists(PenstockError):
+    """The name is taken by something different."""
+
+
+class NotFound(PenstockError):
+    """No such source, table, stream table or pin."""
+
+
+class AmbiguousName(NotFound):
+    """A short name that fits several relations."""
+
+
+class InvalidQuery(PenstockError):
+    """SQL that does not parse, or names what is not there."""
+
+
+class UnsupportedQuery(PenstockError):
+    """Valid SQL that penstock cannot keep fresh."""
+
+
+class SourceError(PenstockError):
+    """The source database cannot be used as it is."""
+
+
+class SourceUnreachable(SourceError):
+    """Connection refused, wrong password, server gone."""
+
+    transient = True
+
+
+class MissingPrivilege(SourceError):
+    """The role lacks a privilege that capture needs."""
+
+
+class NoSlotLeft(SourceError):
+    """The server has no free replication slot or WAL sender."""
+
+    transient = True
+
+
+class UnsafeTable(SourceError):
+    """Capturing the table would make the application's own statements fail."""
+
+
+class SchemaChanged(SourceError):
+    """The table no longer has the shape that was captured."""
+
+
+class DecodeError(SourceError):
+    """A value that cannot be held without loss."""
+
+
+class SlotLost(SourceError):
+    """The slot is gone, or ahead of what is durable here: a person decides."""
+
+
+class CatalogError(PenstockError):
+    """The catalog cannot be reached or used."""
+
+
+class Busy(CatalogError):
+    """Another live process holds the lease."""
+
+    transient = True
+
+
+class LeaseLost(CatalogError):
+    """This process was replaced; nothing it still does can commit."""
+
+
+class NotRetained(PenstockError):
+    """The asked frontier can no longer, or not yet, be read."""
+
+
+class RefreshError(PenstockError):
+    """A refresh could not be computed."""
+
+
+class PublishError(PenstockError):
+    """A Delta table is not as penstock left it."""

@@ -1,0 +1,97 @@
+"""What a relation's rows look like, by version: columns in order, key, replica identity, foreign keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+
+import pyarrow as pa
+
+from penstock.relation.types import PgType, arrow_type, spark_type
+from penstock.zset import CHANGE_FIELDS, RAW_FIELDS
+
+
+class ReplicaIdentity(StrEnum):
+    """What UPDATE and DELETE write of the old row, with PostgreSQL's own letters."""
+
+    DEFAULT = "d"
+    NOTHING = "n"
+    FULL = "f"
+    INDEX = "i"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: `spark` is the type it is stored and read as, `pg` the PostgreSQL type it means."""
+
+    name: str
+    pg: PgType
+    spark: str
+    attnum: int = 0
+    nullable: bool = True
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return arrow_type(self.spark)
+
+    @classmethod
+    def of(cls, name: str, pg: PgType, *, attnum: int = 0, nullable: bool = True) -> Column:
+        return cls(name, pg, spark_type(pg.arrow), attnum, nullable)
+
+
+@dataclass(frozen=True)
+class ForeignKey:
+    """An enforced, validated foreign key of a source table."""
+
+    columns: tuple[str, ...]
+    parent: str  # schema.table in the same source
+    parent_columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The shape of a relation's rows. `key` is empty for a relation that may hold duplicates."""
+
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+    identity: ReplicaIdentity = ReplicaIdentity.FULL
+    foreign_keys: tuple[ForeignKey, ...] = field(default=())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def column(self, name: str) -> Column:
+        return next(column for column in self.columns if column.name == name)
+
+    def arrow(self, columns: Sequence[str] | None = None) -> pa.Schema:
+        """The rows alone."""
+        chosen = self.columns if columns is None else [self.column(name) for name in columns]
+        return pa.schema([pa.field(c.name, c.arrow) for c in chosen])
+
+    def arrow_changes(self) -> pa.Schema:
+        """The rows with what a settled change knows beside them."""
+        return pa.schema([*self.arrow(), *CHANGE_FIELDS])
+
+    def arrow_raw(self) -> pa.Schema:
+        """The rows as captured, before settling."""
+        return pa.schema([*self.arrow(), *RAW_FIELDS])
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Schema:
+        raw = json.loads(text)
+        return cls(
+            columns=tuple(
+                Column(c["name"], PgType(**c["pg"]), c["spark"], c["attnum"], c["nullable"]) for c in raw["columns"]
+            ),
+            key=tuple(raw["key"]),
+            identity=ReplicaIdentity(raw["identity"]),
+            foreign_keys=tuple(
+                ForeignKey(tuple(f["columns"]), f["parent"], tuple(f["parent_columns"])) for f in raw["foreign_keys"]
+            ),
+        )
