@@ -1,0 +1,82 @@
+# `make` lists the targets. Everything runs from .venv, which `make setup` builds once and rebuilds when a pin changes.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+# A stamp per step, so that a changed pin does not compile kernels again and a changed kernel does not reinstall.
+INSTALLED := $(VENV)/.installed
+KERNELS   := $(VENV)/.kernels
+JARS      := $(VENV)/.jars
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench soak test-matrix clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(INSTALLED) $(KERNELS) $(JARS) ## Build .venv, compile the decoders, fetch Spark's Delta jar
+
+demo: setup ## A shop database, live changes, fresh views, verified at the end (ARGS="--seconds 20")
+	@$(BIN)/penstock demo $(ARGS)
+
+test: lint ## Lint, types, import contracts and all tests
+	$(BIN)/pytest -m "not matrix" $(ARGS)
+
+lint: setup ## ruff, mypy and the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup ## Measure capture and refresh on this machine
+	@$(BIN)/penstock bench $(ARGS)
+
+soak: setup ## The demo for half an hour under a heavier load, verified at the end (ARGS="--seconds 7200")
+	@$(BIN)/penstock demo --home soak-data --seconds 1800 --rate 200 $(ARGS)
+
+test-matrix: setup ## The slow combinations that `make test` leaves out
+	$(BIN)/pytest -m matrix $(ARGS)
+
+clean: ## Remove caches and the data of the demo and the soak (not .venv, not ./data)
+	rm -rf demo-data soak-data build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+define check_java
+@java=$${JAVA_HOME:+$$JAVA_HOME/bin/}java; \
+	version=$$("$$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1); \
+	[ "$${version:-0}" -ge 17 ] || { \
+	  echo "Error: Spark needs Java 17 or newer; found $${version:-none}." >&2; \
+	  echo "Hint: install a JDK (Debian and Ubuntu: openjdk-17-jre-headless) and, if it is not on PATH, set JAVA_HOME." >&2; \
+	  exit 1; }
+endef
+
+$(BIN)/python:
+	$(check_java)
+	@command -v $(PYTHON) >/dev/null 2>&1 && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Error: penstock needs Python 3.11 or newer; '$(PYTHON)' is missing or older." >&2; \
+	  echo "Hint: install one and name it: make setup PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+	  rm -rf $(VENV); \
+	  echo "Error: $(PYTHON) could not make a virtual environment." >&2; \
+	  echo "Hint: on Debian and Ubuntu, install the python3-venv package." >&2; exit 1; }
+
+$(INSTALLED): requirements.lock pyproject.toml | $(BIN)/python
+	@echo "Installing the pinned packages into $(VENV) (a few minutes the first time) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+$(KERNELS): $(INSTALLED) $(wildcard penstock/capture/*.py)
+	@echo "Compiling the decode kernels ..."
+	@$(BIN)/python -m penstock.capture.kernels
+	@touch $@
+
+# Spark reports every artifact it looks at; that is shown only when it fails.
+$(JARS): $(INSTALLED)
+	$(check_java)
+	@echo "Fetching Spark's Delta jar (once) ..."
+	@$(BIN)/python -m penstock.lake.session >$@.log 2>&1 || { \
+	  cat $@.log >&2; echo "Error: Spark could not start with its Delta jar; its own words are above." >&2; exit 1; }
+	@mv $@.log $@
