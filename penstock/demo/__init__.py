@@ -1,0 +1,1 @@
+"""The demo: a small shop whose database changes all the time, and penstock keeping up with it."""
