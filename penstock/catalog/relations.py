@@ -1,0 +1,147 @@
+"""Relations, their schema versions, segments and bases, as the catalog holds them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from psycopg.rows import DictRow
+
+from penstock.catalog.store import Catalog, Commit
+from penstock.errors import AmbiguousName, NotFound
+from penstock.relation.schema import Schema
+from penstock.relation.segment import Form, Segment
+
+Kind = Literal["table", "view", "state"]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A source table, a stream table, or what an operator of one remembers: all stored alike."""
+
+    id: int
+    name: str
+    kind: Kind
+    folder: str
+    schema: Schema
+    version: int
+    source: str | None = None
+
+    @property
+    def table(self) -> str:
+        """`schema.table` in its source."""
+        return self.name.partition(".")[2]
+
+
+@dataclass(frozen=True)
+class Base:
+    """The Delta table at `delta_version` equals the relation at `position`."""
+
+    position: int
+    delta_version: int
+    rows: int
+
+
+_SELECT = """
+    SELECT r.id, r.name, r.kind, r.folder, s.name AS source, v.version, v.schema
+    FROM relations r LEFT JOIN sources s ON s.id = r.source_id
+    JOIN LATERAL (SELECT version, schema FROM schema_versions WHERE relation_id = r.id ORDER BY version DESC LIMIT 1) v
+      ON true
+"""
+
+
+def _relation(row: DictRow) -> Relation:
+    schema = Schema.from_json(json.dumps(row["schema"]))
+    return Relation(row["id"], row["name"], row["kind"], row["folder"], schema, row["version"], row["source"])
+
+
+def every(catalog: Catalog) -> list[Relation]:
+    """All tables and views, by name; not what operators remember."""
+    return [_relation(row) for row in catalog.all(_SELECT + " WHERE r.kind <> 'state' ORDER BY r.name")]
+
+
+def of_source(catalog: Catalog, source: str) -> list[Relation]:
+    return [_relation(row) for row in catalog.all(_SELECT + " WHERE s.name = %s ORDER BY r.name", source)]
+
+
+def states_of(catalog: Catalog, view: Relation) -> list[Relation]:
+    return [_relation(row) for row in catalog.all(_SELECT + " WHERE r.owner_id = %s ORDER BY r.name", view.id)]
+
+
+def by_id(catalog: Catalog, identifiers: Iterable[int]) -> list[Relation]:
+    return [_relation(row) for row in catalog.all(_SELECT + " WHERE r.id = ANY(%s) ORDER BY r.name", list(identifiers))]
+
+
+def find(catalog: Catalog, name: str) -> Relation:
+    """By `orders`, `public.orders`, `shop.public.orders` or a view's name."""
+    return choose(every(catalog), name)
+
+
+def choose(known: Sequence[Relation], name: str) -> Relation:
+    """The one relation that `name` means; an ambiguous short name is an error that lists the candidates."""
+    exact = [relation for relation in known if relation.name == name]
+    candidates = exact or [relation for relation in known if relation.name.endswith("." + name)]
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        names = ", ".join(relation.name for relation in candidates)
+        raise AmbiguousName(f"{name!r} could be any of: {names}", hint="Write the name with its schema and source.")
+    names = ", ".join(relation.name for relation in known) or "none yet"
+    raise NotFound(f"no table or stream table {name!r}", hint=f"Known relations: {names}.")
+
+
+def add(
+    commit: Commit, name: str, kind: Kind, folder: str, schema: Schema, *, source_id: int | None = None,
+    owner_id: int | None = None, position: int = 0,
+) -> int:  # fmt: skip
+    row = commit.connection.execute(
+        "INSERT INTO relations (name, kind, source_id, owner_id, folder) VALUES (%s, %s, %s, %s, %s) RETURNING id",
+        (name, kind, source_id, owner_id, folder),
+    ).fetchone()
+    identifier = cast(int, cast(DictRow, row)["id"])
+    commit.connection.execute(
+        "INSERT INTO schema_versions (relation_id, version, from_position, schema) VALUES (%s, 1, %s, %s)",
+        (identifier, position, schema.to_json()),
+    )
+    return identifier
+
+
+def record_segments(commit: Commit, relation_id: int, segments: Iterable[Segment]) -> None:
+    with commit.connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO segments (relation_id, attempt_id, round, form, path, rows, bytes, low, high, version) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            [
+                (relation_id, commit.attempt, commit.round, s.form, s.path, s.rows, s.bytes, s.low, s.high, s.version)
+                for s in segments
+            ],
+        )
+
+
+def segments(catalog: Catalog, relation_id: int, after: int, until: int, *, form: Form = "settled") -> list[Segment]:
+    """Segments that hold rows of the range (after, until], oldest first."""
+    rows = catalog.all(
+        "SELECT path, rows, bytes, low, high, version, form FROM segments "
+        "WHERE relation_id = %s AND form = %s AND high > %s AND low <= %s ORDER BY high, id",
+        relation_id, form, after, until,
+    )  # fmt: skip
+    return [Segment(**row) for row in rows]
+
+
+def bases(catalog: Catalog, relation_id: int) -> list[Base]:
+    """All bases of a relation, newest first."""
+    rows = catalog.all(
+        "SELECT position, delta_version, rows FROM bases WHERE relation_id = %s ORDER BY position DESC", relation_id
+    )
+    return [Base(**row) for row in rows]
+
+
+def record_base(commit: Commit, relation_id: int, base: Base) -> None:
+    commit.connection.execute(
+        "INSERT INTO bases (relation_id, position, delta_version, round, rows) VALUES (%s, %s, %s, %s, %s) "
+        "ON CONFLICT (relation_id, position) DO UPDATE SET delta_version = excluded.delta_version, "
+        "round = excluded.round, rows = excluded.rows",
+        (relation_id, base.position, base.delta_version, commit.round, base.rows),
+    )

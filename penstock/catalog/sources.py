@@ -1,0 +1,110 @@
+"""Sources and their positions, as the catalog holds them.
+
+A source is `copying` from the moment its name is taken until the initial rows of all its tables are committed, and
+`streaming` from then on. Only capture sets either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from psycopg.rows import DictRow
+
+from penstock.catalog.store import Catalog, Commit
+from penstock.errors import NotFound
+from penstock.lsn import Lsn
+
+State = Literal["copying", "streaming"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A registered source; `captured` and `settled` are None until the initial copy is committed."""
+
+    id: int
+    name: str
+    dsn: str
+    tables: tuple[str, ...]
+    options: dict[str, Any]
+    slot: str
+    publication: str
+    state: State
+    checkpoint: str | None
+    captured: Lsn | None
+    settled: Lsn | None
+
+
+_SELECT = """
+    SELECT s.id, s.name, s.dsn, s.tables, s.options, s.slot, s.publication, s.state,
+           p.checkpoint, p.captured, p.settled
+    FROM sources s LEFT JOIN positions p ON p.source_id = s.id
+"""
+
+
+def _source(row: DictRow) -> Source:
+    return Source(
+        **{
+            **row,
+            "tables": tuple(row["tables"]),
+            "checkpoint": None if row["checkpoint"] is None else json.dumps(row["checkpoint"]),
+            "captured": None if row["captured"] is None else Lsn(row["captured"]),
+            "settled": None if row["settled"] is None else Lsn(row["settled"]),
+        }
+    )
+
+
+def every(catalog: Catalog) -> list[Source]:
+    return [_source(row) for row in catalog.all(_SELECT + " ORDER BY s.name")]
+
+
+def lookup(catalog: Catalog, name: str) -> Source | None:
+    row = catalog.one(_SELECT + " WHERE s.name = %s", name)
+    return None if row is None else _source(row)
+
+
+def get(catalog: Catalog, name: str) -> Source:
+    source = lookup(catalog, name)
+    if source is None:
+        known = ", ".join(one.name for one in every(catalog)) or "none yet"
+        raise NotFound(f"no source {name!r}", hint=f"Known sources: {known}. Add one with `penstock source add`.")
+    return source
+
+
+def register(
+    catalog: Catalog, name: str, dsn: str, tables: Sequence[str], options: dict[str, Any], slot: str, publication: str
+) -> None:
+    """Take the name and write down what will be made on the server, before it is made."""
+    catalog.connection.execute(
+        "INSERT INTO sources (name, dsn, tables, options, slot, publication, state) "
+        "VALUES (%s, %s, %s, %s, %s, %s, 'copying')",
+        (name, dsn, list(tables), json.dumps(options), slot, publication),
+    )
+
+
+def move(commit: Commit, source_id: int, checkpoint: str, captured: int, *, settled: int | None = None) -> None:
+    """Record how far capture is durable; a source that has a position is streaming."""
+    commit.connection.execute(
+        "INSERT INTO positions (source_id, checkpoint, captured, settled) VALUES (%s, %s, %s, %s) "
+        "ON CONFLICT (source_id) DO UPDATE SET checkpoint = excluded.checkpoint, captured = excluded.captured, "
+        "settled = greatest(positions.settled, excluded.settled), moved_at = clock_timestamp()",
+        (source_id, checkpoint, captured, settled if settled is not None else 0),
+    )
+    commit.connection.execute("UPDATE sources SET state = 'streaming' WHERE id = %s", (source_id,))
+
+
+def settle(commit: Commit, source_id: int, settled: int) -> None:
+    commit.connection.execute(
+        "UPDATE positions SET settled = greatest(settled, %s) WHERE source_id = %s", (settled, source_id)
+    )
+
+
+def remove(commit: Commit, source_id: int) -> None:
+    commit.connection.execute("DELETE FROM sources WHERE id = %s", (source_id,))
+
+
+def moved_at(catalog: Catalog, source_id: int) -> Any:
+    row = catalog.one("SELECT moved_at FROM positions WHERE source_id = %s", source_id)
+    return row["moved_at"] if row else None

@@ -1,0 +1,134 @@
+"""The catalog: a PostgreSQL database in which one transaction makes a step real.
+
+Embedded under the home by default, or any DSN. Migrations are numbered, forward only, and applied under a lock, so
+several processes may open one catalog at once. Everything lives in the schema `penstock`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from typing import Any, LiteralString, cast
+
+import psycopg
+from psycopg.rows import DictRow, dict_row
+
+from penstock.catalog.lease import Lease, acquire
+from penstock.embedded import EmbeddedPostgres
+from penstock.errors import CatalogError, LeaseLost
+from penstock.failpoint import hit
+from penstock.relation.home import Home
+
+Connection = psycopg.Connection[DictRow]
+_MIGRATION_LOCK = 0x70656E73  # "pens"
+
+
+class Commit:
+    """One catalog transaction of one attempt: what it records becomes visible together, or not at all."""
+
+    def __init__(self, connection: Connection, round_number: int, attempt: int) -> None:
+        self.connection = connection
+        self.round = round_number
+        self.attempt = attempt
+
+
+class Catalog:
+    """An open catalog. `connection` is for reading and for small changes that no lease guards."""
+
+    def __init__(self, home: Home, dsn: str | None = None) -> None:
+        self._server = EmbeddedPostgres(home.catalog) if dsn is None else None
+        self.dsn = self._server.dsn if self._server else str(dsn)
+        try:
+            self.connection = self.connect()
+            self._locks = self.connect()
+            self._migrate()
+        except psycopg.Error as error:
+            self.close()
+            raise CatalogError(
+                f"the catalog cannot be opened: {str(error).strip()}",
+                hint="Check the catalog DSN: the role needs CREATE on that database.",
+            ) from error
+
+    def connect(self) -> Connection:
+        return psycopg.connect(
+            self.dsn, autocommit=True, row_factory=dict_row, options="-c search_path=penstock -c synchronous_commit=on"
+        )
+
+    def close(self) -> None:
+        for name in ("connection", "_locks"):
+            connection = getattr(self, name, None)
+            if connection is not None:
+                connection.close()
+        if self._server:
+            self._server.stop()
+
+    def lease(self, name: str) -> Lease:
+        """Become the only live worker for `name`, or raise `Busy`."""
+        return acquire(self._locks, name)
+
+    def begin(self, lease: Lease, purpose: str) -> int:
+        """Register an attempt: its number names the files it writes."""
+        row = self.connection.execute(
+            "INSERT INTO attempts (lease, epoch, purpose) VALUES (%s, %s, %s) RETURNING id",
+            (lease.name, lease.epoch, purpose),
+        ).fetchone()
+        return cast(int, cast(DictRow, row)["id"])
+
+    @contextmanager
+    def commit(self, lease: Lease, attempt: int, purpose: str) -> Iterator[Commit]:
+        """One transaction guarded by the lease's epoch: a worker that was replaced cannot commit."""
+        hit(f"{purpose}.before_commit")
+        with self.connection.transaction():
+            row = self.connection.execute(
+                "SELECT epoch FROM leases WHERE name = %s FOR UPDATE", (lease.name,)
+            ).fetchone()
+            if row is None or row["epoch"] != lease.epoch:
+                raise LeaseLost(
+                    f"another process took over {lease.name!r} while this one was away",
+                    hint="Nothing of this step was recorded. Start again if this process should do the work.",
+                )
+            taken = self.connection.execute(
+                "WITH attempt AS ("
+                "  UPDATE attempts SET state = 'committed' WHERE id = %s AND state = 'open' RETURNING id) "
+                "INSERT INTO rounds (id, attempt_id, purpose) SELECT nextval('round_number'), id, %s FROM attempt "
+                "RETURNING id",
+                (attempt, purpose),
+            ).fetchone()
+            if taken is None:
+                raise LeaseLost(f"attempt {attempt} of {lease.name!r} was already ended")
+            yield Commit(self.connection, taken["id"], attempt)
+        hit(f"{purpose}.after_commit")
+
+    def one(self, query: LiteralString, *parameters: Any) -> DictRow | None:
+        return self.connection.execute(query, parameters).fetchone()
+
+    def all(self, query: LiteralString, *parameters: Any) -> list[DictRow]:
+        return self.connection.execute(query, parameters).fetchall()
+
+    def _migrate(self) -> None:
+        with self._locks.transaction():
+            self._locks.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
+            self._locks.execute("CREATE SCHEMA IF NOT EXISTS penstock")
+            self._locks.execute(
+                "CREATE TABLE IF NOT EXISTS migrations"
+                " (version int PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
+            )
+            row = self._locks.execute("SELECT coalesce(max(version), 0) AS version FROM migrations").fetchone()
+            done = cast(DictRow, row)["version"]
+            known = migrations()
+            if done > len(known):
+                raise CatalogError(
+                    f"the catalog is at migration {done}, this penstock knows {len(known)}",
+                    hint="A newer penstock has opened it. Upgrade this installation.",
+                )
+            for version, (name, text) in list(enumerate(known, 1))[done:]:
+                self._locks.execute(text)
+                self._locks.execute("INSERT INTO migrations (version, name) VALUES (%s, %s)", (version, name))
+
+
+def migrations() -> list[tuple[str, LiteralString]]:
+    """All migrations in order, as (file name, SQL)."""
+    folder = resources.files("penstock.catalog") / "migrations"
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    return [(file.name, cast(LiteralString, file.read_text())) for file in files]

@@ -1,0 +1,144 @@
+"""Stream tables, what they depend on, the frontiers they reached and the history of their refreshes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+from psycopg.rows import DictRow
+
+from penstock.catalog.store import Catalog, Commit
+from penstock.cut import Frontier
+from penstock.errors import NotFound
+
+
+@dataclass(frozen=True)
+class StreamTable:
+    """A stream table with the round and frontier of its last refresh (None before the first)."""
+
+    relation_id: int
+    name: str
+    query: str
+    dialect: str
+    mode: str
+    schedule: str | None
+    status: str
+    round: int | None
+    frontier: Frontier | None
+    inputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """One line of the refresh history."""
+
+    name: str
+    action: str
+    reason: str
+    inserted: int
+    deleted: int
+    seconds: float
+    frontier: Frontier | None
+    error: str | None
+    finished_at: datetime
+
+
+_SELECT = """
+    SELECT t.relation_id, r.name, t.query, t.dialect, t.mode, t.schedule, t.status, f.round, f.frontier,
+           array(SELECT input_id FROM dependencies d WHERE d.view_id = t.relation_id ORDER BY input_id) AS inputs
+    FROM stream_tables t JOIN relations r ON r.id = t.relation_id
+    LEFT JOIN LATERAL (SELECT round, frontier FROM frontiers WHERE relation_id = t.relation_id
+                       ORDER BY round DESC LIMIT 1) f ON true
+"""
+
+
+def frontier_of(value: object) -> Frontier | None:
+    return None if value is None else Frontier.parse(json.dumps(value))
+
+
+def _stream_table(row: DictRow) -> StreamTable:
+    return StreamTable(**{**row, "frontier": frontier_of(row["frontier"]), "inputs": tuple(row["inputs"])})
+
+
+def every(catalog: Catalog) -> list[StreamTable]:
+    return [_stream_table(row) for row in catalog.all(_SELECT + " ORDER BY r.name")]
+
+
+def lookup(catalog: Catalog, name: str) -> StreamTable | None:
+    row = catalog.one(_SELECT + " WHERE r.name = %s", name)
+    return None if row is None else _stream_table(row)
+
+
+def get(catalog: Catalog, name: str) -> StreamTable:
+    found = lookup(catalog, name)
+    if found is None:
+        known = ", ".join(table.name for table in every(catalog)) or "none yet"
+        raise NotFound(f"no stream table {name!r}", hint=f"Known stream tables: {known}.")
+    return found
+
+
+def add(
+    commit: Commit, relation_id: int, query: str, dialect: str, mode: str, schedule: str | None,
+    inputs: Mapping[int, Sequence[str]],
+) -> None:  # fmt: skip
+    commit.connection.execute(
+        "INSERT INTO stream_tables (relation_id, query, dialect, mode, schedule) VALUES (%s, %s, %s, %s, %s)",
+        (relation_id, query, dialect, mode, schedule),
+    )
+    with commit.connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO dependencies (view_id, input_id, columns) VALUES (%s, %s, %s)",
+            [(relation_id, input_id, list(columns)) for input_id, columns in inputs.items()],
+        )
+
+
+def reach(commit: Commit, relation_id: int, frontier: Frontier) -> None:
+    commit.connection.execute(
+        "INSERT INTO frontiers (relation_id, round, frontier) VALUES (%s, %s, %s)",
+        (relation_id, commit.round, str(frontier)),
+    )
+
+
+def round_at(catalog: Catalog, relation_id: int, frontier: Frontier) -> int | None:
+    """The last round in which the view was at exactly this frontier."""
+    row = catalog.one(
+        "SELECT max(round) AS round FROM frontiers WHERE relation_id = %s AND frontier = %s::jsonb",
+        relation_id, str(frontier),
+    )  # fmt: skip
+    return cast(int | None, cast(DictRow, row)["round"])
+
+
+def record(commit: Commit | Catalog, relation_id: int, entry: Refreshed) -> None:
+    """A line of history: inside the commit of a refresh, or alone for one that failed."""
+    commit.connection.execute(
+        "INSERT INTO refresh_history (relation_id, round, action, reason, inserted, deleted, seconds, frontier, error) "
+        "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        (
+            relation_id,
+            commit.round if isinstance(commit, Commit) else None,
+            entry.action, entry.reason, entry.inserted, entry.deleted, entry.seconds,
+            None if entry.frontier is None else str(entry.frontier), entry.error,
+        ),
+    )  # fmt: skip
+
+
+def history(catalog: Catalog, relation_id: int, limit: int = 100) -> list[Refreshed]:
+    """Newest first."""
+    rows = catalog.all(
+        "SELECT r.name, h.action, h.reason, h.inserted, h.deleted, h.seconds, h.frontier, h.error, h.finished_at "
+        "FROM refresh_history h JOIN relations r ON r.id = h.relation_id "
+        "WHERE h.relation_id = %s ORDER BY h.id DESC LIMIT %s",
+        relation_id, limit,
+    )  # fmt: skip
+    return [Refreshed(**{**row, "frontier": frontier_of(row["frontier"])}) for row in rows]
+
+
+def dependants(catalog: Catalog, relation_id: int) -> list[str]:
+    rows = catalog.all(
+        "SELECT r.name FROM dependencies d JOIN relations r ON r.id = d.view_id WHERE d.input_id = %s ORDER BY 1",
+        relation_id,
+    )
+    return [row["name"] for row in rows]

@@ -1,0 +1,86 @@
+"""The Spark session penstock makes when it is not given one, and the settings every query of ours relies on.
+
+`python -m penstock.lake.session` starts it once, so that Spark resolves the Delta jar before the first real run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import cast
+
+from pyspark.sql import SparkSession
+
+from penstock.errors import ConfigError
+
+DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+
+# What answers depend on: set on the session of each of our queries, also on one that was given to us.
+SEMANTICS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "false",  # exact, or an error; never rounded to fit
+    "spark.sql.caseSensitive": "true",  # PostgreSQL may have both "a" and "A"
+}
+
+# What only speed depends on. 50 tasks to read a small Delta log is Delta's default.
+_TUNING = {
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.parquet.enableVectorizedReader": "true",
+}
+
+_STARTUP = {
+    "spark.jars.packages": DELTA_PACKAGE,
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.maxResultSize": "0",
+    "spark.log.level": "ERROR",
+}
+
+
+def start(home: Path | None = None, *, memory: str = "2g") -> SparkSession:
+    """A local session with Delta, quiet on the console, keeping its scratch files out of the working folder."""
+    java = os.environ.get("JAVA_HOME") or shutil.which("java")
+    if not java:
+        raise ConfigError("Spark needs Java 17 or newer, and none was found", hint="Install a JDK, or set JAVA_HOME.")
+    cores = os.cpu_count() or 2
+    builder = SparkSession.builder.master(f"local[{cores}]").appName("penstock")
+    settings = {
+        **_STARTUP,
+        **_TUNING,
+        **SEMANTICS,
+        "spark.driver.memory": memory,
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.default.parallelism": str(cores),
+    }
+    if home is not None:
+        settings["spark.sql.warehouse.dir"] = str(home / "warehouse")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def adopt(spark: SparkSession) -> SparkSession:
+    """A session of our own beside the caller's: same cluster and cache, our semantics, their settings untouched."""
+    ours = cast(SparkSession, spark.newSession())
+    for name, value in {**_TUNING, **SEMANTICS}.items():
+        ours.conf.set(name, value)
+    return ours
+
+
+def main() -> None:
+    session = start()
+    session.range(1).collect()
+    session.stop()
+    print(f"Spark {session.version} with {DELTA_PACKAGE} is ready.", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

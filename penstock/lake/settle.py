@@ -1,0 +1,179 @@
+"""Settling: changes as captured become changes with both images, so that a Z-set sum of them is the table.
+
+With REPLICA IDENTITY DEFAULT the WAL carries keys and new images. Inside the range, the old image of a change is the
+new image that came before it for the same key; the first one of a key is looked up in the state before the range. A
+TOAST value that did not change is that of the same update's old image. TRUNCATE becomes one deletion per row that was
+there. A row that should be known and is not stops the table: it is never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import SourceError
+from penstock.relation.schema import Schema
+from penstock.zset import ABSENT, CHANGE_COLUMNS, WEIGHT, consolidate
+
+Indices = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Lookup = Callable[[pa.Table], pa.Table]
+
+
+def is_settled(raw: pa.Table) -> bool:
+    """True for rows that carry both images already and no TRUNCATE."""
+    return raw[ABSENT].null_count == raw.num_rows and not pc.any(pc.equal(raw["_op"], "T")).as_py()
+
+
+def settle(raw: pa.Table, schema: Schema, lookup: Lookup, everything: Callable[[], pa.Table]) -> pa.Table:
+    """`lookup(keys)` gives the rows of those keys, `everything()` all rows, both as of just before the range."""
+    rows = raw.sort_by([("_lsn", "ascending"), ("_seq", "ascending")]).combine_chunks()
+    if is_settled(rows):
+        return rows.drop_columns([ABSENT])
+    truncated = rows["_op"].to_numpy() == "T"
+    epoch = np.cumsum(truncated)
+    complete = _complete(rows, schema, truncated, epoch, lookup) if schema.key else rows.drop_columns([ABSENT])
+    return _expand_truncates(complete, schema, truncated, epoch, everything)
+
+
+def _complete(rows: pa.Table, schema: Schema, truncated: Mask, epoch: Indices, lookup: Lookup) -> pa.Table:
+    weight = rows[WEIGHT].to_numpy()
+    absent = _absent_columns(rows, len(schema.columns))
+    previous = _previous_of_key(key_ids(rows.select(list(schema.key))), epoch, truncated)
+    removal = weight < 0
+    _check_order(rows, schema, removal, previous, truncated)
+
+    first = removal & (previous < 0) & absent.any(axis=1)
+    if (first & (epoch > 0)).any():
+        raise _unknown_row(rows, schema, int(np.flatnonzero(first & (epoch > 0))[0]))
+    wanted = np.flatnonzero(first)
+    known, found = _look_up(rows, schema, wanted, lookup)
+
+    count = rows.num_rows
+    own = np.arange(count, dtype=np.int64)
+    before = np.where(removal, previous, own - 1)  # an update's new image comes right after its old one
+    before[wanted] = count + found
+    columns = []
+    for position, name in enumerate(rows.column_names):
+        if name in CHANGE_COLUMNS or name == ABSENT or not absent[:, position].any():
+            columns.append(rows[name])
+            continue
+        source = _follow(np.where(absent[:, position], before, own), known.num_rows)
+        both = pa.chunked_array([*rows[name].chunks, *known[name].chunks], type=rows[name].type)
+        columns.append(both.take(pa.array(source)))
+    return pa.table(columns, names=rows.column_names).drop_columns([ABSENT])
+
+
+def _absent_columns(rows: pa.Table, width: int) -> npt.NDArray[np.bool_]:
+    """Which values of which row the WAL did not carry, as a row × column mask."""
+    encoded = rows[ABSENT].combine_chunks().dictionary_encode()
+    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    patterns = np.zeros((len(encoded.dictionary) + 1, width), dtype=bool)
+    for index, text in enumerate(encoded.dictionary.to_pylist()):
+        patterns[index, [int(part) for part in text.split(",")]] = True
+    codes = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy()
+    return patterns[codes]
+
+
+def key_ids(keys: pa.Table) -> Indices:
+    """A number per row, equal for equal keys (NULL equals NULL)."""
+    total = np.zeros(keys.num_rows, dtype=np.int64)
+    for column in keys.columns:
+        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+        chunk = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+        codes = chunk.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        total = np.unique(total * (len(chunk.dictionary) + 1) + codes, return_inverse=True)[1].astype(np.int64)
+    return total
+
+
+def _previous_of_key(ids: Indices, epoch: Indices, truncated: Mask) -> Indices:
+    """For each row the row before it with the same key since the last TRUNCATE, or -1."""
+    order = np.lexsort((np.arange(len(ids)), ids, epoch))
+    order = order[~truncated[order]]
+    same = (ids[order][1:] == ids[order][:-1]) & (epoch[order][1:] == epoch[order][:-1])
+    previous = np.full(len(ids), -1, dtype=np.int64)
+    previous[order[1:]] = np.where(same, order[:-1], -1)
+    return previous
+
+
+def _check_order(rows: pa.Table, schema: Schema, removal: Mask, previous: Indices, truncated: Mask) -> None:
+    """Per key, removals and additions take turns."""
+    linked = previous >= 0
+    wrong = linked & ~truncated & (removal == removal[previous])
+    if wrong.any():
+        raise _unknown_row(rows, schema, int(np.flatnonzero(wrong)[0]))
+
+
+def _look_up(rows: pa.Table, schema: Schema, wanted: Indices, lookup: Lookup) -> tuple[pa.Table, Indices]:
+    """The rows of the wanted keys, and for each wanted row the place of its image among them."""
+    names = list(schema.names)
+    if not len(wanted):
+        return rows.schema.empty_table().select(names), np.empty(0, dtype=np.int64)
+    keys = rows.select(list(schema.key)).take(pa.array(wanted))
+    found = lookup(keys).select(names).cast(schema.arrow())
+    ids = key_ids(pa.concat_tables([found.select(list(schema.key)), keys]))
+    have, need = ids[: found.num_rows], ids[found.num_rows :]
+    order = np.argsort(have, kind="stable")
+    place = np.searchsorted(have[order], need)
+    place_ok = place < len(have)
+    hit = np.zeros(len(need), dtype=bool)
+    hit[place_ok] = have[order][place[place_ok]] == need[place_ok]
+    if not hit.all():
+        raise _unknown_row(rows, schema, int(wanted[np.flatnonzero(~hit)[0]]))
+    return found, order[place]
+
+
+def _follow(pointers: Indices, known: int) -> Indices:
+    """Follow each pointer to the row that has the value itself; looked-up rows have theirs."""
+    target = np.concatenate([pointers, len(pointers) + np.arange(known, dtype=np.int64)])
+    while True:
+        further = target[target]
+        if np.array_equal(further, target):
+            return target[: len(pointers)]
+        target = further
+
+
+def _expand_truncates(
+    rows: pa.Table, schema: Schema, truncated: Mask, epoch: Indices, everything: Callable[[], pa.Table]
+) -> pa.Table:
+    """Replace each TRUNCATE by the removal of every row that was there just before it."""
+    if not truncated.any():
+        return rows
+    names = list(schema.names)
+    parts = [rows.filter(pa.array(~truncated))]
+    for place in np.flatnonzero(truncated):
+        since = rows.filter(pa.array((epoch == epoch[place] - 1) & ~truncated)).select([*names, WEIGHT])
+        there = [since]
+        if epoch[place] == 1:
+            start = everything().select(names).cast(schema.arrow())
+            there.append(start.append_column(since.schema.field(WEIGHT), pa.array(np.ones(start.num_rows, np.int64))))
+        gone = consolidate(pa.concat_tables(there), names)
+        if pc.any(pc.less(gone[WEIGHT], 0)).as_py():
+            raise _unknown_row(rows, schema, int(place))
+        parts.append(_removals(gone, rows.slice(int(place), 1), rows.schema))
+    return pa.concat_tables(parts).sort_by([("_lsn", "ascending"), ("_seq", "ascending")])
+
+
+def _removals(gone: pa.Table, cause: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = []
+    for name in schema.names:
+        if name == WEIGHT:
+            columns.append(pc.negate(gone[WEIGHT]))
+        elif name in CHANGE_COLUMNS:
+            columns.append(pa.repeat(cause[name][0], gone.num_rows))
+        else:
+            columns.append(gone[name])
+    return pa.table(columns, schema=schema)
+
+
+def _unknown_row(rows: pa.Table, schema: Schema, place: int) -> SourceError:
+    row = rows.slice(place, 1).to_pylist()[0]
+    key = {name: row[name] for name in schema.key}
+    return SourceError(
+        f"a change at LSN {row['_lsn']:X} ({row['_op']}) refers to a row that is not known here: {key}",
+        hint="The mirror and the source have parted. Run `penstock verify`, then re-sync the table.",
+    )

@@ -1,0 +1,47 @@
+"""Servers and the Spark session that tests share: started once, on free ports, in temporary folders, and stopped."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from penstock.embedded import SOURCE_SETTINGS, EmbeddedPostgres
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def source_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    """A PostgreSQL 18 with logical replication."""
+    settings = {**SOURCE_SETTINGS, "fsync": "off", "max_replication_slots": "50", "max_wal_senders": "50"}
+    server = EmbeddedPostgres(tmp_path_factory.mktemp("source") / "pg", settings)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def source_db(source_server: EmbeddedPostgres) -> Iterator[str]:
+    """The DSN of a fresh database; it goes with all its slots after the test."""
+    name = f"source_{next(_numbers)}"
+    with psycopg.connect(source_server.dsn, autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        yield source_server.dsn_of(name)
+        admin.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s", (name,))
+        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        for _ in range(100):
+            left = admin.execute(
+                "SELECT slot_name FROM pg_replication_slots WHERE database = %s AND NOT temporary", (name,)
+            ).fetchall()
+            active = admin.execute(
+                "SELECT count(*) FROM pg_replication_slots WHERE database = %s AND active", (name,)
+            ).fetchone()
+            if active is not None and active[0] == 0:
+                break
+            admin.execute("SELECT pg_sleep(0.05)")
+        for (slot,) in left:
+            admin.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
+        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
