@@ -68,7 +68,7 @@ $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
-$(KERNELS): $(INSTALLED) $(wildcard penstock/capture/*.py)
+$(KERNELS): $(INSTALLED) $(wildcard penstock/capture/kernels/*.py)
 	@echo "Compiling the decode kernels ..."
 	@$(BIN)/python -m penstock.capture.kernels
 	@touch $@

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, LiteralString
+from typing import Any, LiteralString, cast
 
 import psycopg
 
@@ -110,25 +110,19 @@ def _new_customer(rng: random.Random) -> tuple[str, str, bool]:
     return f"{rng.choice(_NAMES)} {rng.randrange(10_000)}", city, rng.random() < 0.1
 
 
-# What happens in the shop: each function is one transaction's work and says whether it found something to do.
+# What happens in the shop: each function is one transaction's work and returns how many rows it changed.
 
 
-def register_customer(connection: Connection, rng: random.Random) -> bool:
-    connection.execute("INSERT INTO customers (name, city, vip) VALUES (%s, %s, %s)", _new_customer(rng))
-    return True
+def register_customer(connection: Connection, rng: random.Random) -> int:
+    return _change(connection, "INSERT INTO customers (name, city, vip) VALUES (%s, %s, %s)", _new_customer(rng))
 
 
-def place_order(connection: Connection, rng: random.Random) -> bool:
+def place_order(connection: Connection, rng: random.Random) -> int:
     """An order and its lines: the total is written last, by the same transaction."""
     customer = _some_customer(connection, rng)
-    if customer is None:
-        return False
     note = rng.choice((None, None, "gift", "leave at the door", "ring twice – löud"))
-    order = _value(
-        connection,
-        "INSERT INTO orders (customer_id, total, note) VALUES (%s, 0, %s) RETURNING id",
-        (customer, note),
-    )
+    query: LiteralString = "INSERT INTO orders (customer_id, total, note) VALUES (%s, 0, %s) RETURNING id"
+    order = _value(connection, query, (customer, note))
     products = rng.sample(range(1, PRODUCTS + 1), rng.randint(1, 5))
     for line, product in enumerate(products, start=1):
         connection.execute(
@@ -136,62 +130,52 @@ def place_order(connection: Connection, rng: random.Random) -> bool:
             " SELECT %s, %s, id, %s::integer, price * %s::integer FROM products WHERE id = %s",
             (order, line, quantity := rng.randint(1, 4), quantity, product),
         )
-    _total_up(connection, order)
-    return True
+    return 1 + len(products) + _total_up(connection, order)
 
 
-def change_quantity(connection: Connection, rng: random.Random) -> bool:
+def change_quantity(connection: Connection, rng: random.Random) -> int:
     order = _open_order(connection, rng)
-    if order is None:
-        return False
-    connection.execute(
+    changed = _change(
+        connection,
         "UPDATE order_lines SET amount = round(amount / quantity * %s, 2), quantity = %s"
         " WHERE order_id = %s AND line = 1",
         (quantity := rng.randint(1, 9), quantity, order),
     )
-    _total_up(connection, order)
-    return True
+    return changed + _total_up(connection, order)
 
 
-def ship_order(connection: Connection, rng: random.Random) -> bool:
+def ship_order(connection: Connection, rng: random.Random) -> int:
     order = _open_order(connection, rng)
-    if order is None:
-        return False
-    connection.execute("UPDATE orders SET status = 'shipped' WHERE id = %s", (order,))
-    return True
+    return _change(connection, "UPDATE orders SET status = 'shipped' WHERE id = %s", (order,))
 
 
-def cancel_order(connection: Connection, rng: random.Random) -> bool:
+def cancel_order(connection: Connection, rng: random.Random) -> int:
     order = _open_order(connection, rng)
-    if order is None:
-        return False
-    connection.execute("DELETE FROM order_lines WHERE order_id = %s", (order,))
-    connection.execute("DELETE FROM orders WHERE id = %s", (order,))
-    return True
+    lines = _change(connection, "DELETE FROM order_lines WHERE order_id = %s", (order,))
+    return lines + _change(connection, "DELETE FROM orders WHERE id = %s", (order,))
 
 
-def change_price(connection: Connection, rng: random.Random) -> bool:
-    connection.execute(
+def change_price(connection: Connection, rng: random.Random) -> int:
+    return _change(
+        connection,
         "UPDATE products SET price = greatest(0.99, round(price * %s::numeric, 2)), available = %s WHERE id = %s",
         (str(rng.choice((0.9, 0.95, 1.05, 1.1))), rng.random() < 0.9, rng.randint(1, PRODUCTS)),
     )
-    return True
 
 
-def move_customer(connection: Connection, rng: random.Random) -> bool:
+def move_customer(connection: Connection, rng: random.Random) -> int:
     """A city change: moves all of the customer's past revenue from one group to another."""
     customer = _some_customer(connection, rng)
-    connection.execute("UPDATE customers SET city = %s WHERE id = %s", (rng.choice(CITIES), customer))
-    return customer is not None
+    return _change(connection, "UPDATE customers SET city = %s WHERE id = %s", (rng.choice(CITIES), customer))
 
 
-def think_better_of_it(connection: Connection, rng: random.Random) -> bool:
+def think_better_of_it(connection: Connection, rng: random.Random) -> int:
     """An order that is placed and rolled back: no trace of it may be seen downstream."""
     place_order(connection, rng)
     raise psycopg.Rollback
 
 
-Step = Callable[[Connection, random.Random], bool]
+Step = Callable[[Connection, random.Random], int]
 MIX: dict[Step, int] = {
     place_order: 40,
     ship_order: 20,
@@ -204,26 +188,30 @@ MIX: dict[Step, int] = {
 }
 
 
-def _total_up(connection: Connection, order: int) -> None:
-    connection.execute(
-        "UPDATE orders SET total = (SELECT sum(amount) FROM order_lines WHERE order_id = %(id)s) WHERE id = %(id)s",
-        {"id": order},
+def _total_up(connection: Connection, order: int | None) -> int:
+    query: LiteralString = (
+        "UPDATE orders SET total = (SELECT sum(amount) FROM order_lines WHERE order_id = %s) WHERE id = %s"
     )
+    return _change(connection, query, (order, order))
 
 
-def _some_customer(connection: Connection, rng: random.Random) -> int | None:
+def _some_customer(connection: Connection, rng: random.Random) -> int:
     newest = _value(connection, "SELECT max(id) FROM customers")
     query: LiteralString = "SELECT id FROM customers WHERE id >= %s ORDER BY id LIMIT 1"
-    return _value(connection, query, (rng.randint(1, newest),)) if newest else None
+    return cast(int, _value(connection, query, (rng.randint(1, newest),)))
 
 
 def _open_order(connection: Connection, rng: random.Random) -> int | None:
-    """Some open order, locked; orders that another writer holds are passed over."""
+    """Some open order, locked, or none; orders that another writer holds are passed over."""
     newest = _value(connection, "SELECT max(id) FROM orders")
     query: LiteralString = (
         "SELECT id FROM orders WHERE id >= %s AND status = 'open' ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED"
     )
-    return _value(connection, query, (rng.randint(1, newest),)) if newest else None
+    return cast(int | None, _value(connection, query, (rng.randint(1, newest),)))
+
+
+def _change(connection: Connection, query: LiteralString, arguments: tuple[Any, ...]) -> int:
+    return connection.execute(query, arguments).rowcount
 
 
 def _value(connection: Connection, query: LiteralString, arguments: tuple[Any, ...] = ()) -> Any:
@@ -261,8 +249,12 @@ class Workload:
             raise self._failure
 
     def counts(self) -> Counter[str]:
-        """Transactions done so far, by the name of the step (and "rolled back", "nothing to do")."""
+        """Transactions so far by what became of them (a step's name, "rolled back", "nothing to do"), and "rows"."""
         return sum((Counter(counts) for counts in self._counts), Counter())
+
+    def transactions(self) -> int:
+        counts = self.counts()
+        return counts.total() - counts["rows"]
 
     def _write(self, rng: random.Random, counts: Counter[str]) -> None:
         try:
@@ -271,17 +263,20 @@ class Workload:
                 while not self._stopping.wait(max(0.0, due - time.monotonic())):
                     due = max(due + self._pause, time.monotonic() - 1)
                     step = rng.choices(list(MIX), list(MIX.values()))[0]
-                    counts[transact(connection, rng, step)] += 1
+                    outcome, rows = transact(connection, rng, step)
+                    counts.update({outcome: 1, "rows": rows})
         except BaseException as failure:
             self._failure = failure
 
 
-def transact(connection: Connection, rng: random.Random, step: Step) -> str:
-    """Run one step as a transaction; returns what became of it."""
-    outcome = "rolled back"
+def transact(connection: Connection, rng: random.Random, step: Step) -> tuple[str, int]:
+    """Run one step as a transaction; returns what became of it and how many rows it changed."""
+    rows = -1
     try:
         with connection.transaction():
-            outcome = step.__name__ if step(connection, rng) else "nothing to do"
+            rows = step(connection, rng)
     except psycopg.errors.DeadlockDetected:
-        return "rolled back"
-    return outcome
+        return "rolled back", 0
+    if rows < 0:
+        return "rolled back", 0
+    return (step.__name__ if rows else "nothing to do"), rows

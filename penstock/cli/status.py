@@ -1,0 +1,67 @@
+"""`penstock status`: read from the catalog and the sources, without Spark."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from penstock.cli.opening import DEFAULT_HOME, CatalogOption, HomeOption, opened
+from penstock.cli.output import age, out, print_json, size, table, without_password
+
+if TYPE_CHECKING:
+    from penstock.session import Status
+
+
+def register(app: typer.Typer) -> None:
+    app.command("status")(status)
+
+
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    home: HomeOption = DEFAULT_HOME,
+    catalog: CatalogOption = None,
+) -> None:
+    """Show how far every source is captured and how fresh every stream table is."""
+    with opened(home, catalog) as session:
+        found = session.status()
+    if as_json:
+        print_json(as_dict(found))
+        return
+    console = out()
+    console.print(sources(found))
+    console.print()
+    console.print(stream_tables(found))
+    if not found.sources:
+        console.print("\nAdd a database with [bold]penstock source add NAME DSN[/].")
+
+
+def as_dict(found: Status) -> dict[str, Any]:
+    """What `--json` prints: the same facts, without passwords."""
+    value = dataclasses.asdict(found)
+    for source in value["sources"]:
+        source["dsn"] = without_password(source["dsn"])
+    return value
+
+
+def sources(found: Status) -> Table:
+    return table(
+        "Sources",
+        ("source", "state", "slot", "captured", "lag"),
+        [(one.name, one.state, one.slot, one.captured, size(one.lag_bytes)) for one in found.sources],
+        right=("lag",),
+    )
+
+
+def stream_tables(found: Status) -> Table:
+    return table(
+        "Stream tables",
+        ("stream table", "mode", "schedule", "status", "last action", "rows", "took", "fresh to"),
+        [
+            (one.name, one.mode, one.schedule, one.status, one.action, one.rows, age(one.seconds), age(one.freshness))
+            for one in found.stream_tables
+        ],
+        right=("rows", "took", "fresh to"),
+    )
