@@ -43,3 +43,8 @@ def consolidate(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
     return summed.filter(pc.not_equal(summed[WEIGHT], 0)).cast(
         pa.schema([*(rows.schema.field(name) for name in columns), pa.field(WEIGHT, pa.int64())])
     )
+
+
+def is_settled(raw: pa.Table) -> bool:
+    """True for captured rows that carry both images already and no TRUNCATE."""
+    return raw[ABSENT].null_count == raw.num_rows and not pc.any(pc.equal(raw["_op"], "T")).as_py()

@@ -145,3 +145,16 @@ def record_base(commit: Commit, relation_id: int, base: Base) -> None:
         "round = excluded.round, rows = excluded.rows",
         (relation_id, base.position, base.delta_version, commit.round, base.rows),
     )
+
+
+def raw_groups(catalog: Catalog, relation_id: int, after: int, until: int) -> list[list[Segment]]:
+    """Captured segments that wait for settling, those of one commit together, oldest first."""
+    rows = catalog.all(
+        "SELECT round, path, rows, bytes, low, high, version, form FROM segments "
+        "WHERE relation_id = %s AND form = 'raw' AND high > %s AND low <= %s ORDER BY round, id",
+        relation_id, after, until,
+    )  # fmt: skip
+    groups: dict[int, list[Segment]] = {}
+    for row in rows:
+        groups.setdefault(row.pop("round"), []).append(Segment(**row))
+    return list(groups.values())

@@ -84,13 +84,17 @@ def register(
     )
 
 
-def move(commit: Commit, source_id: int, checkpoint: str, captured: int, *, settled: int | None = None) -> None:
-    """Record how far capture is durable; a source that has a position is streaming."""
+def move(commit: Commit, source_id: int, checkpoint: str, captured: int, *, readable: bool) -> None:
+    """Record how far capture is durable; a source that has a position is streaming.
+
+    `readable` says that nothing of this step waits for settling; if nothing did before, all of it can be read at once.
+    """
     commit.connection.execute(
         "INSERT INTO positions (source_id, checkpoint, captured, settled) VALUES (%s, %s, %s, %s) "
         "ON CONFLICT (source_id) DO UPDATE SET checkpoint = excluded.checkpoint, captured = excluded.captured, "
-        "settled = greatest(positions.settled, excluded.settled), moved_at = clock_timestamp()",
-        (source_id, checkpoint, captured, settled if settled is not None else 0),
+        "settled = CASE WHEN positions.settled = positions.captured AND excluded.settled > 0 "
+        "THEN excluded.settled ELSE positions.settled END, moved_at = clock_timestamp()",
+        (source_id, checkpoint, captured, captured if readable else 0),
     )
     commit.connection.execute("UPDATE sources SET state = 'streaming' WHERE id = %s", (source_id,))
 

@@ -131,4 +131,4 @@ def migrations() -> list[tuple[str, LiteralString]]:
     """All migrations in order, as (file name, SQL)."""
     folder = resources.files("penstock.catalog") / "migrations"
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
-    return [(file.name, cast(LiteralString, file.read_text())) for file in files]
+    return [(file.name, file.read_text()) for file in files]

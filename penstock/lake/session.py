@@ -9,7 +9,6 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import cast
 
 from pyspark.sql import SparkSession
 
@@ -23,6 +22,7 @@ SEMANTICS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.decimalOperations.allowPrecisionLoss": "false",  # exact, or an error; never rounded to fit
     "spark.sql.caseSensitive": "true",  # PostgreSQL may have both "a" and "A"
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96, the default, has too small a range
 }
 
 # What only speed depends on. 50 tasks to read a small Delta log is Delta's default.
@@ -69,7 +69,7 @@ def start(home: Path | None = None, *, memory: str = "2g") -> SparkSession:
 
 def adopt(spark: SparkSession) -> SparkSession:
     """A session of our own beside the caller's: same cluster and cache, our semantics, their settings untouched."""
-    ours = cast(SparkSession, spark.newSession())
+    ours = spark.newSession()
     for name, value in {**_TUNING, **SEMANTICS}.items():
         ours.conf.set(name, value)
     return ours

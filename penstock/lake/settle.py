@@ -16,17 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import SourceError
+from penstock.lsn import Lsn
 from penstock.relation.schema import Schema
-from penstock.zset import ABSENT, CHANGE_COLUMNS, WEIGHT, consolidate
+from penstock.zset import ABSENT, CHANGE_COLUMNS, WEIGHT, consolidate, is_settled
 
 Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Lookup = Callable[[pa.Table], pa.Table]
-
-
-def is_settled(raw: pa.Table) -> bool:
-    """True for rows that carry both images already and no TRUNCATE."""
-    return raw[ABSENT].null_count == raw.num_rows and not pc.any(pc.equal(raw["_op"], "T")).as_py()
 
 
 def settle(raw: pa.Table, schema: Schema, lookup: Lookup, everything: Callable[[], pa.Table]) -> pa.Table:
@@ -76,7 +72,7 @@ def _absent_columns(rows: pa.Table, width: int) -> npt.NDArray[np.bool_]:
     for index, text in enumerate(encoded.dictionary.to_pylist()):
         patterns[index, [int(part) for part in text.split(",")]] = True
     codes = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy()
-    return patterns[codes]
+    return np.asarray(patterns[codes], dtype=bool)
 
 
 def key_ids(keys: pa.Table) -> Indices:
@@ -174,6 +170,6 @@ def _unknown_row(rows: pa.Table, schema: Schema, place: int) -> SourceError:
     row = rows.slice(place, 1).to_pylist()[0]
     key = {name: row[name] for name in schema.key}
     return SourceError(
-        f"a change at LSN {row['_lsn']:X} ({row['_op']}) refers to a row that is not known here: {key}",
+        f"a change at LSN {Lsn(row['_lsn'])} ({row['_op']}) refers to a row that is not known here: {key}",
         hint="The mirror and the source have parted. Run `penstock verify`, then re-sync the table.",
     )

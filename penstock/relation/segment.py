@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 
 from penstock.relation.home import Home
 from penstock.relation.schema import Schema
-from penstock.zset import CHANGE_COLUMNS
 
 Form = Literal["raw", "settled"]
 _ROW_GROUP = 128 * 1024
@@ -40,11 +39,11 @@ class Segment:
 class SegmentWriter:
     """Names and writes the segments of one attempt for one relation."""
 
-    def __init__(self, home: Home, folder: str, attempt: int) -> None:
+    def __init__(self, home: Home, folder: str, attempt: int, *, first: int = 0) -> None:
         self._home = home
         self._folder = home.changelog(folder)
         self._attempt = attempt
-        self._count = 0
+        self._count = first
 
     def write(self, rows: pa.Table, low: int, high: int, *, version: int = 1, form: Form = "settled") -> Segment:
         path = self.next_path()
@@ -107,14 +106,5 @@ def _read_one(path: Path, segment: Segment, schema: pa.Schema, after: int | None
     return rows.filter(mask).select(names).cast(schema)
 
 
-def view_schema(schema: Schema) -> pa.Schema:
-    """What a view's segment holds: its columns and the weight."""
-    return pa.schema([*schema.arrow(), pa.field("_weight", pa.int64())])
-
-
 def rows_with_weight(schema: Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([*schema.arrow(columns), pa.field("_weight", pa.int64())])
-
-
-def table_columns(schema: pa.Schema) -> list[str]:
-    return [name for name in schema.names if name not in CHANGE_COLUMNS]

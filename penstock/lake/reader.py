@@ -1,0 +1,210 @@
+"""Reading a relation at a position: state(c) = base(c0) + changes(c0, c], or base(c0) − changes(c, c0] for c < c0.
+
+`state` is that sum as weighted rows, not netted: joins and sums read it without merging anything. `rows` is the
+relation as people know it: plain rows, each as often as it occurs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from penstock.catalog import relations
+from penstock.catalog.relations import Base, Relation
+from penstock.catalog.store import Catalog
+from penstock.lake.base_files import base_files
+from penstock.lake.settle import key_ids
+from penstock.relation import segment
+from penstock.relation.home import Home
+from penstock.relation.segment import Segment
+from penstock.zset import WEIGHT, consolidate
+
+# Changes up to this many rows travel through Arrow into the plan itself; more are read from their files by Spark.
+SMALL = 50_000
+
+# Where the segments of a round that is being computed are: after everything committed.
+PENDING = 1 << 62
+
+Pending = Mapping[int, Sequence[Segment]]
+
+
+class Reader:
+    """Reads relations of one home; `spark` is asked for only when a Spark answer is."""
+
+    def __init__(
+        self, home: Home, catalog: Catalog, spark: Callable[[], SparkSession], pending: Pending | None = None
+    ) -> None:
+        self.home = home
+        self.catalog = catalog
+        self.spark = spark
+        self._pending = pending or {}
+
+    def beside(self, pending: Pending) -> Reader:
+        """The same home with segments that are written but not committed."""
+        return Reader(self.home, self.catalog, self.spark, pending)
+
+    def base(self, relation: Relation) -> Base | None:
+        """The newest base; None while nothing was published, which is an empty base before everything."""
+        found = relations.bases(self.catalog, relation.id)
+        return found[0] if found else None
+
+    def segments(self, relation: Relation, after: int, until: int) -> list[Segment]:
+        found = relations.segments(self.catalog, relation.id, after, until)
+        waiting = [s for s in self._pending.get(relation.id, ()) if s.high > after and s.low <= until]
+        return found + waiting
+
+    def changed_rows(self, relation: Relation, after: int, until: int) -> int:
+        """At least as many rows as changed in (after, until]: known without reading any."""
+        return sum(found.rows for found in self.segments(relation, after, until))
+
+    def changes_arrow(self, relation: Relation, after: int, until: int, columns: Sequence[str]) -> pa.Table:
+        """Weighted rows of (after, until], consolidated over `columns`: what the reader cannot see cancels."""
+        schema = segment.rows_with_weight(relation.schema, columns)
+        found = self.segments(relation, after, until)
+        return consolidate(segment.read(self.home, found, schema, after=after, until=until), columns)
+
+    def changes(self, relation: Relation, after: int, until: int, columns: Sequence[str]) -> DataFrame:
+        """Weighted rows of (after, until], as they are in the changelog."""
+        found = self.segments(relation, after, until)
+        schema = segment.rows_with_weight(relation.schema, columns)
+        if sum(one.rows for one in found) <= SMALL:
+            return self.frame(segment.read(self.home, found, schema, after=after, until=until), relation, columns)
+        lsn = ", _lsn bigint" if relation.kind == "table" else ""
+        paths = [str(self.home.path(one.path)) for one in found]
+        frame = self.spark().read.schema(ddl(relation, columns) + lsn).parquet(*paths)
+        if lsn:
+            frame = frame.where((F.col("_lsn") > after) & (F.col("_lsn") <= until))
+        return frame.select(*map(quoted, columns), WEIGHT)
+
+    def frame(self, rows: pa.Table, relation: Relation, columns: Sequence[str]) -> DataFrame:
+        """Arrow rows with a weight as a Spark relation whose size the planner knows."""
+        return self.spark().createDataFrame(rows.select([*columns, WEIGHT]), schema=ddl(relation, columns))
+
+    def state(self, relation: Relation, position: int, columns: Sequence[str]) -> DataFrame:
+        """Weighted rows whose sum is the relation at `position`."""
+        base = self.base(relation)
+        if base is None:
+            return self.changes(relation, -1, position, columns)
+        rows = self.base_rows(relation, base).select(*map(quoted, columns), F.lit(1).cast("bigint").alias(WEIGHT))
+        low, high = sorted((base.position, position))
+        if not self.segments(relation, low, high):
+            return rows
+        changed = self.changes(relation, low, high, columns)
+        if position < base.position:
+            changed = changed.withColumn(WEIGHT, -F.col(WEIGHT))
+        return rows.unionByName(changed)
+
+    def rows(self, relation: Relation, position: int, columns: Sequence[str] | None = None) -> DataFrame:
+        """Plain rows of the relation at `position`, its own columns only."""
+        wanted = list(columns or relation.schema.names)
+        base = self.base(relation)
+        if base is None:
+            return expand(net(self.changes(relation, -1, position, wanted), wanted), wanted)
+        plain = self.base_rows(relation, base)
+        low, high = sorted((base.position, position))
+        if not self.segments(relation, low, high):
+            return plain.select(*map(quoted, wanted))
+        names = list(relation.schema.names)
+        changed = net(self.changes(relation, low, high, names), names)
+        if position < base.position:
+            changed = changed.withColumn(WEIGHT, -F.col(WEIGHT))
+        merged = _merge_by_key if relation.schema.key else _merge_by_row
+        return merged(plain, changed, relation).select(*map(quoted, wanted))
+
+    def base_rows(self, relation: Relation, base: Base) -> DataFrame:
+        path = str(self.home.base(relation.folder))
+        return self.spark().read.format("delta").option("versionAsOf", base.delta_version).load(path)
+
+    def rows_arrow(self, relation: Relation, position: int) -> pa.Table:
+        """All rows at `position` in memory, without Spark: what a TRUNCATE removes."""
+        names, schema = list(relation.schema.names), relation.schema.arrow()
+        base = self.base(relation)
+        since = base.position if base else -1
+        parts = [self.changes_arrow(relation, since, position, names)]
+        if base:
+            there = base_files(self.home.base(relation.folder), base.delta_version).rows(schema)
+            parts.append(there.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), there.num_rows)))
+        total = consolidate(pa.concat_tables(parts), names)
+        copies = np.maximum(total[WEIGHT].to_numpy(), 0)
+        return total.take(pa.array(np.repeat(np.arange(total.num_rows), copies))).select(names)
+
+    def lookup(self, relation: Relation, keys: pa.Table, position: int) -> pa.Table:
+        """The rows of `keys` at `position`, without Spark: newest change first, then the base."""
+        names, key = list(relation.schema.names), list(relation.schema.key)
+        base = self.base(relation)
+        since = base.position if base else -1
+        schema = pa.schema([*relation.schema.arrow(), pa.field(WEIGHT, pa.int64())])
+        changed = segment.read(
+            self.home, self.segments(relation, since, position), schema, after=since, until=position
+        ).cast(schema)
+        wanted = keys.cast(relation.schema.arrow(key))
+        latest = consolidate(changed.filter(_in(changed.select(key), wanted)), names)
+        found = latest.filter(pc.greater(latest[WEIGHT], 0)).select(names)
+        # A key with changes left after netting is here, or gone; any other is as the base has it.
+        left = wanted.filter(pc.invert(_in(wanted, latest.select(key))))
+        if base is None or not left.num_rows:
+            return found
+        there = base_files(self.home.base(relation.folder), base.delta_version)
+        return pa.concat_tables([found, there.lookup(left, relation.schema.arrow())])
+
+
+def _in(keys: pa.Table, among: pa.Table) -> pa.Array:
+    """Which of `keys` are also in `among`."""
+    ids = key_ids(pa.concat_tables([keys, among]))
+    return pc.is_in(pa.array(ids[: keys.num_rows]), value_set=pa.array(ids[keys.num_rows :]))
+
+
+def ddl(relation: Relation, columns: Sequence[str]) -> str:
+    """The Spark schema of weighted rows."""
+    own = [f"{quoted(name)} {relation.schema.column(name).spark}" for name in columns]
+    return ", ".join([*own, f"{WEIGHT} bigint"])
+
+
+def quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def net(changed: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Equal rows summed, what cancels dropped."""
+    summed = changed.groupBy(*map(quoted, columns)).agg(F.sum(WEIGHT).alias(WEIGHT))
+    return summed.where(F.col(WEIGHT) != 0)
+
+
+def expand(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Each row as often as its weight says."""
+    copies = F.explode(F.sequence(F.lit(1), F.col(WEIGHT).cast("int")))
+    return rows.where(F.col(WEIGHT) > 0).select(*map(quoted, columns), copies.alias("_copy")).drop("_copy")
+
+
+def same(left: DataFrame, right: DataFrame, columns: Sequence[str]) -> SparkColumn:
+    """Equal on all columns, NULL equal to NULL."""
+    return reduce(lambda a, b: a & b, [left[quoted(n)].eqNullSafe(right[quoted(n)]) for n in columns])
+
+
+def _merge_by_key(plain: DataFrame, changed: DataFrame, relation: Relation) -> DataFrame:
+    names, key = list(relation.schema.names), list(relation.schema.key)
+    gone = changed.where(F.col(WEIGHT) < 0).select(*map(quoted, key))
+    kept = plain.join(F.broadcast(gone), same(plain, gone, key), "left_anti")
+    new = changed.where(F.col(WEIGHT) > 0).select(*map(quoted, names))
+    return kept.select(*map(quoted, names)).unionByName(new)
+
+
+def _merge_by_row(plain: DataFrame, changed: DataFrame, relation: Relation) -> DataFrame:
+    names = list(relation.schema.names)
+    kept = plain.join(F.broadcast(changed), same(plain, changed, names), "left_anti").select(*map(quoted, names))
+    touched = plain.join(F.broadcast(changed), same(plain, changed, names), "left_semi")
+    counted = touched.groupBy(*map(quoted, names)).agg(F.count("*").alias(WEIGHT))
+    return kept.unionByName(expand(net(counted.unionByName(changed.select(*map(quoted, names), WEIGHT)), names), names))
+
+
+def at_round(found: Sequence[Segment], number: int) -> list[Segment]:
+    """Segments of a round whose number is known only now."""
+    return [replace(one, low=number, high=number) for one in found]
