@@ -1,0 +1,136 @@
+"""From a configuration to a place to read from: everything checked, then made, then undone again if a step fails.
+
+Order of the durable steps on a new source: publication, slot, (copy). A failure in between takes back what this call
+made, so that nothing holds WAL on a server that nobody reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+
+import psycopg
+
+from penstock import failpoint
+from penstock.capture.checkpoint import Checkpoint
+from penstock.capture.checks import check_new, check_readable, check_role, check_server
+from penstock.capture.config import SourceConfig
+from penstock.capture.connection import Connection, connect, connect_replication
+from penstock.capture.discover import SourceTable, discover
+from penstock.capture.publication import (
+    check_publication,
+    drop_publication,
+    extend_publication,
+    make_publication,
+    read_publication,
+    shrink_publication,
+)
+from penstock.capture.relations import differs, schema_changed
+from penstock.capture.slot import (
+    Identity,
+    check_restorable,
+    create_slot,
+    drop_slot,
+    identify,
+    read_slot,
+    timeline_end,
+    wait_until_free,
+)
+from penstock.capture.snapshot import SnapshotReader
+from penstock.errors import NotFound, PenstockError, SourceError
+from penstock.lsn import Lsn
+from penstock.relation.schema import Schema
+
+
+@dataclass(frozen=True)
+class Attached:
+    """Where reading starts: a copy first if there is one, then the stream from `start`."""
+
+    identity: Identity
+    tables: dict[str, SourceTable]
+    start: Lsn
+    snapshot: SnapshotReader | None
+
+
+def attach_new(connection: Connection, config: SourceConfig, expected: Mapping[str, Schema] | None) -> Attached:
+    tables = check_new(connection, config.tables, config.slot_name, config.publication_name)
+    check_expected(tables, expected)
+    undo = ExitStack()
+    try:
+        _publish(connection, config.publication_name, tables, undo)
+        failpoint.hit("capture.publication_made")
+        attached = _make_slot(connection, config, tables, undo)
+    except (PenstockError, psycopg.Error):
+        undo.close()
+        raise
+    return attached
+
+
+def attach_restored(
+    connection: Connection, config: SourceConfig, state: Checkpoint, expected: Mapping[str, Schema] | None
+) -> Attached:
+    check_server(connection)
+    check_role(connection)
+    status = read_slot(connection, config.slot_name)
+    with closing(connect_replication(config.dsn)) as replication:
+        identity = identify(replication)
+        switch = None
+        if state.system_identifier == identity.system_identifier and state.timeline != identity.timeline:
+            switch = timeline_end(replication, state.timeline, identity.timeline)
+    check_restorable(state, config.database, config.slot_name, identity, status, switch)
+    wait_until_free(connection, config.slot_name)
+    tables = discover(connection, config.tables)
+    check_readable(connection, tables)
+    check_expected(tables, expected)
+    publication = read_publication(connection, config.publication_name)
+    if publication is None:
+        raise SourceError(
+            f"publication {config.publication_name} does not exist",
+            hint=f"Remove slot {config.slot_name} and start again: changes made without it cannot be read.",
+        )
+    check_publication(publication, tables, extend=False)
+    return Attached(identity, tables, state.lsn, None)
+
+
+def remove(dsn: str, slot: str, publication: str) -> None:
+    """Drop the slot, and the publication if penstock made it. May be repeated; refuses a slot that is being read."""
+    with connect(dsn) as connection:
+        drop_slot(connection, slot)
+        drop_publication(connection, publication)
+
+
+def check_expected(tables: Mapping[str, SourceTable], expected: Mapping[str, Schema] | None) -> None:
+    """The shapes a caller captured before must still be the tables' shapes."""
+    for name, schema in (expected or {}).items():
+        if name not in tables:
+            raise NotFound(f"{name} was captured but is not asked for now", hint="Ask for the same tables as before.")
+        difference = differs(schema, tables[name].schema)
+        if difference:
+            raise schema_changed(name, difference)
+
+
+def _publish(connection: Connection, name: str, tables: dict[str, SourceTable], undo: ExitStack) -> None:
+    found = read_publication(connection, name)
+    if found is None:
+        make_publication(connection, name, tables)
+        undo.callback(drop_publication, connection, name)
+        return
+    check_publication(found, tables, extend=True)
+    added = {missing: tables[missing] for missing in found.missing(tables)}
+    if added:
+        extend_publication(connection, name, added)
+        undo.callback(shrink_publication, connection, name, added)
+
+
+def _make_slot(
+    connection: Connection, config: SourceConfig, tables: dict[str, SourceTable], undo: ExitStack
+) -> Attached:
+    created = create_slot(config.dsn, config.slot_name, timeout=config.slot_timeout)
+    undo.callback(drop_slot, connection, config.slot_name)
+    with closing(created.connection):
+        failpoint.hit("capture.slot_created")
+        snapshot = None
+        if config.snapshot_mode == "initial":
+            snapshot = SnapshotReader(config.dsn, created.snapshot, created.consistent_point, tables)
+        return Attached(identify(created.connection), tables, created.consistent_point, snapshot)

@@ -1,0 +1,55 @@
+"""Where a source's reader stands: the end of a commit (or a keepalive) up to which everything was delivered.
+
+It also names the server, the database and the slot, so that a position is never used on another one's log.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from penstock.errors import ConfigError
+from penstock.lsn import Lsn
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A position in one server's log. LSN 0 means that the initial copy has not been delivered whole."""
+
+    system_identifier: str
+    timeline: int
+    database: str
+    slot: str
+    lsn: Lsn
+
+    def to_json(self) -> str:
+        """
+        >>> c = Checkpoint("7", 1, "shop", "s", Lsn(16))
+        >>> Checkpoint.from_json(c.to_json()) == c
+        True
+        """
+        return json.dumps(
+            {
+                "system_identifier": self.system_identifier,
+                "timeline": self.timeline,
+                "database": self.database,
+                "slot": self.slot,
+                "lsn": str(self.lsn),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Checkpoint:
+        try:
+            raw = json.loads(text)
+            return cls(
+                str(raw["system_identifier"]),
+                int(raw["timeline"]),
+                str(raw["database"]),
+                str(raw["slot"]),
+                Lsn.parse(raw["lsn"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(
+                f"not a checkpoint: {text!r}", hint="Pass what Checkpoint.to_json() gave, unchanged."
+            ) from error

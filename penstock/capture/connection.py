@@ -1,0 +1,106 @@
+"""Connections to a source, for queries and for replication, on which the text of a value is always the same text.
+
+Both kinds get the same settings, so that COPY and the WAL give one spelling of a value whatever the server's or the
+role's defaults are. What psycopg raises leaves here as an error of our own tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import TupleRow
+
+from penstock.errors import ConfigError, MissingPrivilege, NoSlotLeft, SourceError, SourceUnreachable
+
+Connection = psycopg.Connection[TupleRow]
+
+_SESSION = {
+    "DateStyle": "ISO",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "lc_monetary": "C",
+    "xmlbinary": "base64",
+    "search_path": "pg_catalog",  # regclass and its kin print the schema unless it is in the path
+    "statement_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "lock_timeout": "30s",
+    "row_security": "off",  # a policy that hides rows from us is an error, not a smaller table
+    "synchronous_commit": "on",
+}
+
+
+def connect(dsn: str, **settings: str) -> Connection:
+    """A connection for queries, in autocommit."""
+    return _connect(dsn, settings)
+
+
+def connect_replication(dsn: str, **settings: str) -> Connection:
+    """A connection to a WAL sender of the database."""
+    return _connect(dsn, settings, replication="database")
+
+
+def _connect(dsn: str, settings: dict[str, str], **parameters: str) -> Connection:
+    try:
+        given = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError as error:
+        raise ConfigError(
+            f"not a PostgreSQL connection string: {error}",
+            hint="Write it as postgresql://user:password@host:port/database or as host=… dbname=…",
+        ) from None
+    options = [str(given.get("options") or "")]
+    options += [f"-c {name}={value}" for name, value in {**_SESSION, **settings}.items()]
+    merged: dict[str, Any] = {
+        "connect_timeout": 10,
+        "application_name": "penstock",
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        **given,
+        **parameters,
+        "client_encoding": "UTF8",
+        "options": " ".join(options).strip(),
+    }
+    with translated():
+        return psycopg.connect(make_conninfo("", **merged), autocommit=True)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn what psycopg raises inside into our errors."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translate(error) from error
+
+
+def translate(error: psycopg.Error) -> SourceError:
+    text = str(error).strip()
+    match error:
+        case pg.InsufficientPrivilege():
+            return MissingPrivilege(text, hint="Grant the role what the message names.")
+        case pg.TooManyConnections() | pg.ConfigurationLimitExceeded():
+            return NoSlotLeft(text, hint="Close connections, or raise the limit the message names.")
+        case pg.LockNotAvailable():
+            return SourceUnreachable(text, hint="Another session holds the lock; try again when it has finished.")
+        case psycopg.OperationalError() if error.sqlstate in (None, *_GONE) or error.sqlstate[:2] in ("08", "28"):
+            return SourceUnreachable(text, hint=_unreachable_hint(text))
+        case _:
+            return SourceError(text, hint="The source refused this; see the server's log for the statement.")
+
+
+_GONE = ("57P01", "57P02", "57P03", "57P05", "3D000", "58P01")
+
+
+def _unreachable_hint(text: str) -> str:
+    if "password" in text or "authentication" in text or "no pg_hba.conf entry" in text:
+        return "Check the user, the password, and the server's pg_hba.conf (a line for this user and database)."
+    if "does not exist" in text:
+        return "Check the names of the database and the user."
+    return "Check host and port, and that the server is up; the call may be repeated as it is."

@@ -1,0 +1,205 @@
+"""What the source's catalog says of the asked tables: names resolved, shapes read, nothing made.
+
+`*` stands for all plain tables of a schema (views and foreign tables are not tables). A name asked for by itself must
+be a plain table, and every table must have an identity that its own UPDATE and DELETE can write.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.capture.config import with_schema
+from penstock.capture.connection import Connection, connect, translated
+from penstock.capture.foreign_keys import foreign_keys
+from penstock.errors import ConfigError, NotFound, NotYet, SourceError, UnsafeTable
+from penstock.relation.schema import Column, ReplicaIdentity, Schema
+from penstock.relation.types import PgType
+from penstock.zset import RAW_FIELDS
+
+_KINDS = {"p": "a partitioned table", "v": "a view", "m": "a materialized view", "f": "a foreign table"}
+_NAME = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^"]+)')
+_RESERVED = frozenset(field.name for field in RAW_FIELDS)
+
+_RELATIONS = """
+SELECT n.nspname, c.relname, c.oid::int8, c.relkind::text, c.relpersistence::text, c.relreplident::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
+ORDER BY 1, 2
+"""
+_COLUMNS = """
+SELECT a.attrelid::int8, a.attname, a.atttypid::int8, a.atttypmod, format_type(a.atttypid, a.atttypmod),
+       a.attnum, a.attnotnull, a.attgenerated::text, t.typsend::text
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attrelid, a.attnum
+"""
+_KEYS = """
+SELECT i.indrelid::int8, i.indisprimary, i.indisreplident, a.attname
+FROM pg_index i
+CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, position)
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+WHERE i.indrelid = ANY(%s) AND (i.indisprimary OR i.indisreplident) AND i.indisvalid
+  AND k.position <= i.indnkeyatts
+ORDER BY i.indrelid, k.position
+"""
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """A table of the source: its shape, its OID, and the send function of each column's type."""
+
+    schema_name: str
+    table_name: str
+    oid: int
+    schema: Schema
+    sends: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.schema_name}.{self.table_name}"
+
+
+@dataclass(frozen=True)
+class _Entry:
+    schema: str
+    table: str
+    oid: int
+    kind: str
+    persistence: str
+    identity: ReplicaIdentity
+
+    @property
+    def name(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+
+def _entry(schema: str, table: str, oid: int, kind: str, persistence: str, identity: str) -> _Entry:
+    return _Entry(schema, table, oid, kind, persistence, ReplicaIdentity(identity))
+
+
+def inspect(dsn: str, tables: Sequence[str], *, schema_name: str = "public") -> dict[str, Schema]:
+    """The shape of every asked table by name; `public.*` is expanded, an unknown name is refused."""
+    with connect(dsn) as connection:
+        found = discover(connection, [with_schema(name, schema_name) for name in tables])
+    return {name: table.schema for name, table in found.items()}
+
+
+def discover(connection: Connection, names: Sequence[str]) -> dict[str, SourceTable]:
+    """The asked tables by name, in the order of their names."""
+    with translated():
+        entries = [_entry(*row) for row in connection.execute(_RELATIONS)]
+        chosen = _choose(entries, names)
+        oids = [entry.oid for entry in chosen.values()]
+        columns, keys = _by_table(connection, _COLUMNS, oids), _by_table(connection, _KEYS, oids)
+        parents = foreign_keys(connection, {entry.oid: name for name, entry in chosen.items()})
+    published_generated = connection.info.server_version >= 180000
+    tables = {}
+    for name, entry in sorted(chosen.items()):
+        rows = columns.get(entry.oid, [])
+        _check_columns(name, rows, published_generated)
+        schema = Schema(
+            columns=tuple(
+                Column.of(row[0], PgType(row[1], row[2], row[3]), attnum=row[4], nullable=not row[5]) for row in rows
+            ),
+            key=_key(entry, keys.get(entry.oid, [])),
+            identity=entry.identity,
+            foreign_keys=parents.get(name, ()),
+        )
+        tables[name] = SourceTable(entry.schema, entry.table, entry.oid, schema, tuple(row[7] for row in rows))
+    return tables
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """
+    >>> split_name('sales.orders'), split_name('sales."A.b"')
+    (('sales', 'orders'), ('sales', 'A.b'))
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise ConfigError(f"{name!r} is not a table name", hint="Write schema.table, or schema.* for all of a schema.")
+    schema, table = (part[1:-1].replace('""', '"') if part[0] == '"' else part for part in match.groups())
+    return schema, table
+
+
+def _choose(entries: list[_Entry], names: Sequence[str]) -> dict[str, _Entry]:
+    chosen: dict[str, _Entry] = {}
+    for name in names:
+        schema, table = split_name(name)
+        if table == "*":
+            matches = [e for e in entries if e.schema == schema and e.kind in "rp" and e.persistence == "p"]
+        else:
+            matches = [e for e in entries if (e.schema, e.table) == (schema, table)]
+        if not matches:
+            raise _unknown(name, entries)
+        for entry in matches:
+            _check_entry(entry)
+            chosen[entry.name] = entry
+    return chosen
+
+
+def _unknown(name: str, entries: list[_Entry]) -> NotFound:
+    tables = [entry.name for entry in entries]
+    near = difflib.get_close_matches(name, tables, n=3, cutoff=0.5) or [n for n in tables if n.endswith(f".{name}")]
+    what = "no table matches" if name.endswith(".*") else "no such table:"
+    return NotFound(
+        f"{what} {name}",
+        hint=f"Did you mean {', '.join(near)}?" if near else "Names are schema.table, in the case they were made with.",
+    )
+
+
+def _check_entry(entry: _Entry) -> None:
+    if entry.kind in _KINDS:
+        raise NotYet(
+            f"capturing {entry.name}, which is {_KINDS[entry.kind]},", hint="Name plain tables; each partition is one."
+        )
+    if entry.persistence != "p":
+        raise UnsafeTable(
+            f"{entry.name} is not logged, so the WAL does not have its changes",
+            hint=f"Run ALTER TABLE {entry.name} SET LOGGED, or leave it out.",
+        )
+
+
+def _check_columns(name: str, rows: list[tuple[Any, ...]], published_generated: bool) -> None:
+    for column in rows:
+        if column[0] in _RESERVED:
+            raise SourceError(
+                f"{name} has a column {column[0]}, a name that change rows use themselves",
+                hint=f"Rename the column, or leave {name} out.",
+            )
+        if column[6] == "v" or (column[6] and not published_generated):
+            raise NotYet(
+                f"capturing {name}.{column[0]}, a generated column this server does not replicate,",
+                hint=f"Leave {name} out. PostgreSQL 18 and later replicate STORED generated columns.",
+            )
+    if not rows:
+        raise NotYet(f"capturing {name}, which has no columns,", hint="Leave it out.")
+
+
+def _key(entry: _Entry, rows: list[tuple[Any, ...]]) -> tuple[str, ...]:
+    """The columns that name a row in the WAL: the identity's, or the primary key where whole rows are logged."""
+    primary = tuple(row[2] for row in rows if row[0])
+    if entry.identity is ReplicaIdentity.FULL:
+        return primary
+    if entry.identity is ReplicaIdentity.NOTHING:
+        raise UnsafeTable(
+            f"{entry.name} has REPLICA IDENTITY NOTHING: once published, its UPDATE and DELETE would fail",
+            hint=f"Run ALTER TABLE {entry.name} REPLICA IDENTITY {'DEFAULT' if primary else 'FULL'}.",
+        )
+    key = primary if entry.identity is ReplicaIdentity.DEFAULT else tuple(row[2] for row in rows if row[1])
+    if not key:
+        raise UnsafeTable(
+            f"{entry.name} has no primary key: once published, its UPDATE and DELETE would fail",
+            hint=f"Add a primary key, or run ALTER TABLE {entry.name} REPLICA IDENTITY FULL.",
+        )
+    return key
+
+
+def _by_table(connection: Connection, query: str, oids: list[int]) -> dict[int, list[tuple[Any, ...]]]:
+    grouped: dict[int, list[tuple[Any, ...]]] = {}
+    for oid, *rest in connection.execute(query.encode(), [oids]):
+        grouped.setdefault(oid, []).append(tuple(rest))
+    return grouped

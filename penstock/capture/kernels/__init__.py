@@ -1,0 +1,19 @@
+"""Compiled loops of the data path. Every kernel has an explicit signature, so importing its module compiles it once
+and numba's on-disk cache serves every later start; `compile_kernels()` is what `make setup` calls.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+_MODULES = ("libpq", "frames", "gather")
+
+
+def compile_kernels() -> None:
+    """Compile every kernel that numba's cache does not hold yet.
+
+    The cache lies in `__pycache__` beside the sources, in the user's cache folder when that is read-only, or where
+    `NUMBA_CACHE_DIR` says.
+    """
+    for name in _MODULES:
+        import_module(f"{__name__}.{name}")

@@ -1,0 +1,59 @@
+"""Bytes of many fields brought together: what Arrow's string and binary arrays, and its text parsers, need."""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+_ZERO, _NINE, _a, _f = ord("0"), ord("9"), ord("a"), ord("f")
+
+
+@nb.njit("Tuple((int32[::1], uint8[::1]))(uint8[::1], int64[::1], int64[::1])", nogil=True, cache=True)
+def gather(data, offsets, lengths):  # type: ignore[no-untyped-def]
+    """Arrow offsets and bytes of the fields; a NULL or absent field is empty."""
+    count = offsets.size
+    bounds = np.empty(count + 1, np.int32)
+    total = 0
+    for i in range(count):
+        bounds[i] = total
+        total += max(lengths[i], 0)
+    bounds[count] = total
+    out = np.empty(total, np.uint8)
+    for i in range(count):
+        start, to = offsets[i], bounds[i]
+        for j in range(lengths[i]):
+            out[to + j] = data[start + j]
+    return bounds, out
+
+
+@nb.njit("int64(uint8)", cache=True, inline="always")
+def _digit(byte):  # type: ignore[no-untyped-def]
+    if _ZERO <= byte <= _NINE:
+        return byte - _ZERO
+    if _a <= byte <= _f:
+        return byte - _a + 10
+    return -1
+
+
+@nb.njit("Tuple((int64, int32[::1], uint8[::1]))(uint8[::1], int64[::1], int64[::1])", nogil=True, cache=True)
+def gather_hex(data, offsets, lengths):  # type: ignore[no-untyped-def]
+    r"""The bytes written as `\x0aff`: (first bad field or -1, Arrow offsets, bytes)."""
+    count = offsets.size
+    bounds = np.empty(count + 1, np.int32)
+    total = 0
+    for i in range(count):
+        bounds[i] = total
+        if lengths[i] >= 0:
+            if lengths[i] < 2 or lengths[i] % 2 or data[offsets[i]] != 92 or data[offsets[i] + 1] != 120:
+                return i, bounds, np.empty(0, np.uint8)
+            total += (lengths[i] - 2) // 2
+    bounds[count] = total
+    out = np.empty(total, np.uint8)
+    for i in range(count):
+        start = offsets[i] + 2
+        for j in range(bounds[i + 1] - bounds[i]):
+            high, low = _digit(data[start + 2 * j]), _digit(data[start + 2 * j + 1])
+            if high < 0 or low < 0:
+                return i, bounds, out
+            out[bounds[i] + j] = (high << 4) | low
+    return nb.int64(-1), bounds, out

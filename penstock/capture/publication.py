@@ -1,0 +1,114 @@
+"""The publication: tables listed by name, all their rows, columns and operations.
+
+One that we made carries a mark in its comment; only such a one is ever extended or dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from penstock.capture.connection import Connection, translated
+from penstock.capture.discover import SourceTable
+from penstock.errors import SourceError
+
+_MARK = "made by penstock"
+_PUBLICATION = """
+SELECT p.puballtables, p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate,
+       obj_description(p.oid, 'pg_publication'), to_jsonb(p) ->> 'pubgencols'
+FROM pg_publication p WHERE p.pubname = %s
+"""
+_TABLES = "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s"
+_LISTED = """
+SELECT n.nspname || '.' || c.relname,
+       COALESCE(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NOT NULL
+FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
+JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace WHERE p.pubname = %s
+"""
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A publication as it is on the server."""
+
+    name: str
+    ours: bool
+    whole: bool  # publishes inserts, updates, deletes and truncates
+    generated: bool  # publishes stored generated columns (18 and later)
+    tables: frozenset[str]
+    filtered: frozenset[str]  # tables with a row filter or a column list
+
+    def missing(self, tables: Mapping[str, SourceTable]) -> list[str]:
+        return sorted(set(tables) - self.tables)
+
+
+def read_publication(connection: Connection, name: str) -> Publication | None:
+    with translated():
+        row = connection.execute(_PUBLICATION, [name]).fetchone()
+        if row is None:
+            return None
+        tables = frozenset(found for (found,) in connection.execute(_TABLES, [name]))
+        filtered = frozenset(found for found, cut in connection.execute(_LISTED, [name]) if cut)
+    _, whole, comment, generated = row
+    return Publication(name, str(comment or "").startswith(_MARK), whole, generated == "s", tables, filtered)
+
+
+def check_publication(found: Publication, tables: Mapping[str, SourceTable], *, extend: bool) -> None:
+    """An existing publication must give every change of every table, or be ours to extend."""
+    name = found.name
+    if not found.whole:
+        raise SourceError(
+            f"publication {name} does not publish every operation",
+            hint=f"Run ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate').",
+        )
+    cut = sorted(found.filtered & set(tables))
+    if cut:
+        raise SourceError(
+            f"publication {name} has a row filter or a column list on {', '.join(cut)}",
+            hint="Use another publication_name: a captured table needs all its rows and columns.",
+        )
+    missing = found.missing(tables)
+    if missing and not (extend and found.ours):
+        raise SourceError(
+            f"publication {name} does not have {', '.join(missing)}",
+            hint=f"Run ALTER PUBLICATION {name} ADD TABLE {', '.join(missing)}. If a table was dropped and made "
+            "again since it was captured, it must be copied again.",
+        )
+
+
+def make_publication(connection: Connection, name: str, tables: Mapping[str, SourceTable]) -> None:
+    with translated(), connection.transaction():
+        options = sql.SQL("")
+        if connection.info.server_version >= 180000:
+            options = sql.SQL(" WITH (publish_generated_columns = stored)")
+        connection.execute(
+            sql.SQL("CREATE PUBLICATION {} FOR TABLE {}").format(sql.Identifier(name), _list(tables)) + options
+        )
+        connection.execute(sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(sql.Identifier(name), sql.Literal(_MARK)))
+
+
+def extend_publication(connection: Connection, name: str, tables: Mapping[str, SourceTable]) -> None:
+    with translated():
+        connection.execute(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(sql.Identifier(name), _list(tables)))
+
+
+def shrink_publication(connection: Connection, name: str, tables: Mapping[str, SourceTable]) -> None:
+    with translated():
+        connection.execute(sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(sql.Identifier(name), _list(tables)))
+
+
+def drop_publication(connection: Connection, name: str) -> None:
+    """Drop it if it is there and ours; a publication somebody else made is left alone."""
+    found = read_publication(connection, name)
+    if found is not None and found.ours:
+        with translated():
+            connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
+
+
+def _list(tables: Mapping[str, SourceTable]) -> sql.Composed:
+    """ONLY: a table's inheritance children are tables of their own."""
+    return sql.SQL(", ").join(
+        sql.SQL("ONLY {}").format(sql.Identifier(table.schema_name, table.table_name)) for table in tables.values()
+    )

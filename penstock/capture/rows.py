@@ -1,0 +1,124 @@
+"""Framed rows of one table into Arrow: its columns, then what a change knows beside them, except its commit.
+
+The commit's LSN, time and transaction are stamped when the batch is cut, because a row may be read before its Commit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.capture.binary_columns import from_binary
+from penstock.capture.discover import SourceTable
+from penstock.capture.fields import BINARY, TEXT, Bytes, Fields, Ints, ValueRefused
+from penstock.capture.kernels import frames
+from penstock.capture.messages import malformed
+from penstock.capture.text_columns import from_text
+from penstock.errors import DecodeError
+
+
+class RowRefused(DecodeError):
+    """A DecodeError that knows its row, so that what came before it can still be delivered."""
+
+    def __init__(self, message: str, *, hint: str, row: int) -> None:
+        super().__init__(message, hint=hint)
+        self.row = row
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one table in order: `columns` its values, the rest a line per row."""
+
+    columns: tuple[pa.Array, ...]
+    weights: Ints
+    ops: Ints
+    seqs: Ints
+    absent: pa.Array
+
+
+def wal_rows(table: SourceTable, data: Bytes, rows: Ints, fields: Ints) -> Rows:
+    """The rows of one table that `scan_wal` framed."""
+    width = len(table.schema.columns)
+    valued = rows[:, frames.FIRST] >= 0
+    if (rows[valued, frames.COUNT] != width).any():
+        raise malformed(f"a row of {table.name} with another number of columns")
+    key = np.array([name in table.schema.key for name in table.schema.names], np.uint8)
+    columns, lengths = _columns(table, data, rows[:, frames.FIRST], rows[:, frames.BORROWED], key, fields)
+    return Rows(
+        columns,
+        rows[:, frames.WEIGHT],
+        rows[:, frames.OP],
+        rows[:, frames.SEQ],
+        _absent(lengths),
+    )
+
+
+def copied_rows(table: SourceTable, data: Bytes, count: int, fields: Ints, first_seq: int) -> Rows:
+    """The rows of one table that `scan_copy` framed."""
+    width = len(table.schema.columns)
+    first = np.arange(count, dtype=np.int64) * width
+    nothing = np.zeros(count, np.int64)
+    columns, lengths = _columns(table, data, first, nothing, np.ones(width, np.uint8), fields)
+    return Rows(
+        columns,
+        np.ones(count, np.int64),
+        np.full(count, ord("R"), np.int64),
+        np.arange(first_seq, first_seq + count, dtype=np.int64),
+        _absent(lengths),
+    )
+
+
+def _columns(
+    table: SourceTable, data: Bytes, first: Ints, borrowed: Ints, key: Bytes, fields: Ints
+) -> tuple[tuple[pa.Array, ...], Ints]:
+    shape = (len(table.schema.columns), len(first))
+    offsets, lengths = np.empty(shape, np.int64), np.empty(shape, np.int64)
+    formats = np.zeros(shape[0], np.uint8)
+    mixed = frames.by_column(
+        np.ascontiguousarray(first), np.ascontiguousarray(borrowed), key, fields, offsets, lengths, formats
+    )
+    if mixed >= 0:
+        raise malformed(f"both formats in {table.name}.{table.schema.names[mixed]}")
+    columns = tuple(
+        _column(table, index, int(formats[index]), Fields(data, offsets[index], lengths[index]))
+        for index in range(shape[0])
+    )
+    return columns, lengths
+
+
+def _column(table: SourceTable, index: int, format: int, fields: Fields) -> pa.Array:
+    column = table.schema.columns[index]
+    try:
+        if format == TEXT:
+            return from_text(fields, column.arrow)
+        if format == BINARY:
+            return from_binary(fields, column.arrow, table.sends[index])
+        return pa.nulls(len(fields), column.arrow)
+    except ValueRefused as refused:
+        raise RowRefused(
+            f"{table.name}.{column.name} ({column.pg.name}) has the value {refused.value[:200]}, "
+            f"which {column.spark} cannot hold",
+            hint="Correct the value in the source, give the column a type that excludes it, or leave the table out.",
+            row=refused.row,
+        ) from None
+
+
+def _absent(lengths: Ints) -> pa.Array:
+    """Positions of the absent columns per row, as text; NULL where the row is complete. Patterns are few."""
+    missing = lengths == frames.ABSENT
+    count = lengths.shape[1]
+    if not missing.any():
+        return pa.nulls(count, pa.string())
+    patterns, which = np.unique(np.packbits(missing, axis=0), axis=1, return_inverse=True)
+    spelled = np.unpackbits(patterns, axis=0, count=lengths.shape[0])
+    texts = [",".join(str(position) for position in np.flatnonzero(line)) or None for line in spelled.T]
+    return pa.array(texts, pa.string()).take(pa.array(which.reshape(-1)))
+
+
+def op_strings(ops: Ints) -> pa.Array:
+    """One letter per row."""
+    bounds = np.arange(len(ops) + 1, dtype=np.int32)
+    letters = ops.astype(np.uint8)
+    return pa.Array.from_buffers(pa.string(), len(ops), [None, pa.py_buffer(bounds), pa.py_buffer(letters)])

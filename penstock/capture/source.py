@@ -1,0 +1,288 @@
+"""A PostgreSQL source: whole committed transactions in commit order, each once, as Arrow batches per table.
+
+Laws. A batch ends at a commit or says that it is not complete. `checkpoint()` names the last commit (or keepalive) up
+to which everything was delivered, and moves nothing. Only `acknowledge()` lets the slot move, and only up to what it
+is given. After `restore(checkpoint)` exactly the transactions after it come.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from penstock import failpoint
+from penstock.capture.attach import Attached, attach_new, attach_restored
+from penstock.capture.backlog import Backlog
+from penstock.capture.batch import Batch
+from penstock.capture.binary_columns import is_binary
+from penstock.capture.checkpoint import Checkpoint
+from penstock.capture.config import SourceConfig
+from penstock.capture.connection import Connection, connect, translated
+from penstock.capture.decode import WalDecoder
+from penstock.capture.health import Health, Metrics, Phase, assess
+from penstock.capture.relations import Relations
+from penstock.capture.slot import read_slot
+from penstock.capture.stream import WalStream
+from penstock.errors import ConfigError, PenstockError, SourceError
+from penstock.lsn import Lsn
+from penstock.relation.schema import Schema
+
+_SLICE = 0.02  # seconds at the socket before looking around again
+_ASK_EVERY = 0.01  # seconds between questions how far the server has read
+_NUDGE_AFTER = 0.06  # seconds a target may stay out of reach on a quiet server
+
+
+class PostgresSource:
+    """One slot of one database. Not for several threads at once."""
+
+    def __init__(self, config: SourceConfig, schemas: Mapping[str, Schema] | None = None) -> None:
+        self._config = config
+        self._expected = schemas
+        self._restored: Checkpoint | None = None
+        self._acknowledged = Lsn(0)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._connection: Connection | None = None
+        self._attached: Attached | None = None
+        self._stream: WalStream | None = None
+        self._failure: PenstockError | None = None
+        self._target: tuple[Lsn, float] | None = None
+        self._metrics = Metrics()
+
+    @property
+    def tables(self) -> dict[str, Schema]:
+        """The captured tables by name, as they were found at open()."""
+        return {name: table.schema for name, table in self._opened().tables.items()}
+
+    @property
+    def phase(self) -> Phase:
+        if self._failure is not None:
+            return "failed"
+        if self._attached is None:
+            return "closed"
+        return "streaming" if self._attached.snapshot is None or self._attached.snapshot.finished else "copying"
+
+    def restore(self, state: Checkpoint | None) -> None:
+        """Where to go on; before open(). None starts anew."""
+        if self._attached is not None:
+            raise ConfigError("the source is open already", hint="Call restore() before open().")
+        self._restored = state
+        self._acknowledged = Lsn(0) if state is None else state.lsn
+
+    def open(self) -> None:
+        """Check everything, make what is missing, and start the copy or the stream."""
+        if self._attached is not None:
+            raise ConfigError("the source is open already", hint="Call close() first.")
+        self._reset()
+        self._connection = connect(self._config.dsn)
+        try:
+            if self._restored is None:
+                self._attached = attach_new(self._connection, self._config, self._expected)
+            else:
+                self._attached = attach_restored(self._connection, self._config, self._restored, self._expected)
+            self._backlog = Backlog(self._attached.start)
+            self._decoder = WalDecoder(Relations(self._attached.tables))
+            self._position = self._attached.start if self._attached.snapshot is None else Lsn(0)
+            if self._attached.snapshot is None:
+                self._start_stream()
+        except BaseException:
+            self.close()
+            raise
+
+    def poll(self, max_records: int | None = None, timeout: float | None = None) -> Batch | None:
+        """The next batch of at most `max_records` rows, or None if none came within `timeout` seconds."""
+        attached = self._opened()
+        limit = self._config.max_batch_size if max_records is None else max_records
+        if limit < 1:
+            raise ConfigError(f"max_records is {limit}", hint="Ask for at least one row.")
+        wait = self._config.poll_interval if timeout is None else timeout
+        if attached.snapshot is not None and not attached.snapshot.finished:
+            return self._poll_copy(limit, wait)
+        return self._poll_stream(limit, wait)
+
+    def checkpoint(self) -> Checkpoint:
+        """The last commit boundary, or keepalive, up to which everything was delivered."""
+        identity = self._opened().identity
+        return Checkpoint(
+            identity.system_identifier,
+            identity.timeline,
+            self._config.database,
+            self._config.slot_name,
+            self._position,
+        )
+
+    def acknowledge(self, state: Checkpoint) -> None:
+        """The caller has made everything up to `state` durable: the server may forget it."""
+        failpoint.hit("capture.before_acknowledge")
+        current = self.checkpoint()
+        if (state.system_identifier, state.slot) != (current.system_identifier, current.slot):
+            raise ConfigError(
+                f"the checkpoint belongs to slot {state.slot} of another source", hint="Acknowledge what it gave you."
+            )
+        if state.lsn > current.lsn:
+            raise ConfigError(
+                f"{state.lsn} was not delivered yet, only {current.lsn}", hint="Acknowledge a checkpoint() of this run."
+            )
+        self._acknowledged = Lsn(max(self._acknowledged, state.lsn))
+        if self._stream is not None:
+            self._stream.acknowledge(self._acknowledged)
+
+    def current_lsn(self) -> Lsn:
+        """The server's position now: every commit already visible ends at or before it.
+
+        Polling until `checkpoint().lsn` reaches it means being caught up. That can need help: the insert position may
+        lie past a page header, or commits may not be flushed yet (synchronous_commit = off). If the target stays out
+        of reach on a quiet server, poll() writes one small transactional logical message, whose commit lies past it.
+        """
+        self._opened()
+        assert self._connection is not None
+        with translated():
+            row = self._connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+        assert row is not None
+        lsn = Lsn.parse(row[0])
+        self._target = (lsn, time.monotonic() + _NUDGE_AFTER)
+        return lsn
+
+    def health(self) -> Health:
+        """The slot's state on the server, and this reader's."""
+        if self._failure is not None:
+            return Health("failed", str(self._failure), "failed")
+        if self._connection is None:
+            return Health("failed", "the source is not open", "closed")
+        status = read_slot(self._connection, self._config.slot_name)
+        return assess(self.phase, self._config.slot_name, status, self._config.max_wal_lag_bytes)
+
+    def metrics(self) -> Metrics:
+        """Counters since open()."""
+        return replace(
+            self._metrics,
+            waiting_rows=self._backlog.waiting if self._attached else 0,
+            current_lsn=self._position if self._attached else Lsn(0),
+            confirmed_lsn=self._acknowledged,
+            heartbeats_sent=self._stream.statuses if self._stream else 0,
+        )
+
+    def close(self) -> None:
+        """Leave the server; publication and slot stay. Safe to call twice."""
+        if self._stream is not None:
+            self._stream.close()
+        if self._attached is not None and self._attached.snapshot is not None:
+            self._attached.snapshot.close()
+        if self._connection is not None:
+            self._connection.close()
+        self._reset()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _opened(self) -> Attached:
+        if self._attached is None:
+            raise ConfigError("the source is not open", hint="Call open() first.")
+        return self._attached
+
+    def _start_stream(self) -> None:
+        attached, config = self._opened(), self._config
+        self._stream = WalStream(
+            config.dsn,
+            config.slot_name,
+            config.publication_name,
+            attached.start,
+            flushed=self._acknowledged,
+            binary=all(
+                is_binary(column.arrow, send)
+                for table in attached.tables.values()
+                for column, send in zip(table.schema.columns, table.sends, strict=True)
+            ),
+            heartbeat=config.heartbeat_interval,
+        )
+
+    def _poll_copy(self, limit: int, timeout: float) -> Batch | None:
+        snapshot = self._opened().snapshot
+        assert snapshot is not None
+        self._raise_failure()
+        try:
+            batch = snapshot.take(limit, timeout)
+        except SourceError as error:
+            self._failure = error
+            raise
+        if batch is None:
+            return None
+        failpoint.hit("capture.copy_part")
+        if batch.complete:
+            self._position = batch.cut
+            snapshot.close()
+        self._metrics = self._metrics.with_batch(batch)
+        return batch
+
+    def _poll_stream(self, limit: int, timeout: float) -> Batch | None:
+        if self._stream is None:
+            self._start_stream()
+        deadline = time.monotonic() + timeout
+        while True:
+            batch = self._deliver(limit)
+            if batch is not None:
+                return batch
+            left = deadline - time.monotonic()
+            read = self._read(min(max(left, 0.0), _SLICE))
+            if left <= 0 and not (read and self._backlog.ready):
+                return None
+
+    def _deliver(self, limit: int) -> Batch | None:
+        """A batch that is ready. Transactions without a row for us only move the position."""
+        while (batch := self._backlog.take(limit)) is not None:
+            if batch.complete:
+                self._position = batch.cut
+            if batch.rows:
+                self._metrics = self._metrics.with_batch(batch)
+                return batch
+        self._raise_failure()
+        self._position = Lsn(max(self._position, self._decoder.keepalive))
+        return None
+
+    def _read(self, timeout: float) -> bool:
+        """Take in what the server sent; True if there was something."""
+        assert self._stream is not None
+        self._ask_for_target()
+        try:
+            chunk = self._stream.read(timeout)
+        except SourceError as error:
+            self._failure = error
+            raise
+        if chunk is not None:
+            decoded = self._decoder.decode(chunk, self._backlog.next_position)
+            self._backlog.add(decoded.parts, decoded.rows, decoded.commits)
+            self._failure = decoded.failure
+            self._metrics = self._metrics.with_chunk(chunk.used, len(decoded.commits))
+        if self._decoder.reply_asked():
+            self._stream.tell()
+        else:
+            self._stream.tell_if_due(self._config.slot_advance_interval)
+        return chunk is not None
+
+    def _ask_for_target(self) -> None:
+        """While somebody waits for a position: ask how far the server has read, and help if it stays short of it."""
+        if self._target is None or self._stream is None:
+            return
+        lsn, nudge_at = self._target
+        if self._position >= lsn:
+            self._target = None
+            return
+        self._stream.ask(_ASK_EVERY)
+        if time.monotonic() >= nudge_at:
+            assert self._connection is not None
+            with translated():
+                self._connection.execute("SELECT pg_logical_emit_message(true, 'penstock', '')")
+            self._target = (lsn, time.monotonic() + 1.0)
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
