@@ -8,7 +8,7 @@ import typer
 
 from penstock.cli.opening import DEFAULT_HOME, CatalogOption, HomeOption, opened
 from penstock.cli.output import out, size, table
-from penstock.errors import NotYet
+from penstock.errors import NotYet, SourceError
 
 group = typer.Typer(no_args_is_help=True, help="Look after the replication slots on the sources' servers.")
 
@@ -23,7 +23,7 @@ def list_slots(home: HomeOption = DEFAULT_HOME, catalog: CatalogOption = None) -
     with opened(home, catalog) as session:
         sources = session.status().sources
     rows = [(one.name, *slot_facts(one.dsn, one.slot)) for one in sources]
-    columns = ("source", "slot", "state", "confirmed", "WAL kept", "safe for")
+    columns = ("source", "slot", "state", "confirmed", "behind", "WAL kept")
     out().print(table(None, columns, rows, right=columns[4:]))
 
 
@@ -36,29 +36,18 @@ def recreate(name: Annotated[str, typer.Argument(help="The source whose slot was
     )
 
 
-_FACTS = """
-SELECT wal_status, active, confirmed_flush_lsn,
-       pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint AS kept, safe_wal_size
-FROM pg_replication_slots WHERE slot_name = %s
-"""
-
-
 def slot_facts(dsn: str, slot: str) -> tuple[str, str, str | None, str, str]:
-    """Slot, state, confirmed position, WAL kept and how much more may come before it is lost."""
-    import psycopg
+    """Slot, state, confirmed position, how far that is behind, and how much WAL the server keeps for it."""
+    from penstock.capture.connection import connect
+    from penstock.capture.slot import read_slot
 
     try:
-        with psycopg.connect(dsn, connect_timeout=5) as connection:
-            row = connection.execute(_FACTS, (slot,)).fetchone()
-    except psycopg.OperationalError:
+        with connect(dsn) as connection:
+            found = read_slot(connection, slot)
+    except SourceError:
         return slot, "unreachable", None, size(None), size(None)
-    if row is None:
+    if found is None:
         return slot, "missing", None, size(None), size(None)
-    status, active, confirmed, kept, safe = row
-    return (
-        slot,
-        f"{status}, {'active' if active else 'idle'}",
-        confirmed,
-        size(kept),
-        size(safe) if safe else "no limit",
-    )
+    state = f"{found.wal_status}, {'active' if found.active else 'idle'}"
+    confirmed = None if found.confirmed_lsn is None else str(found.confirmed_lsn)
+    return slot, state, confirmed, size(found.lag_bytes), size(found.retained_bytes)

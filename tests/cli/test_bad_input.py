@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from penstock.embedded import EmbeddedPostgres
@@ -148,10 +149,20 @@ def test_ctrl_c_ends_with_130_and_no_traceback(source_server: EmbeddedPostgres, 
 
 class TestDoctor:
     def test_a_ready_database_passes(self, source_db: str, tmp_path: Path) -> None:
+        with psycopg.connect(source_db) as connection:
+            connection.execute("CREATE TABLE t (id int PRIMARY KEY)")
         said = penstock("doctor", source_db, cwd=tmp_path)
 
         assert said.returncode == 0, said.stdout
-        assert "wal_level: logical" in said.stdout
+        assert "✓ tables: can all be captured" in said.stdout
+
+    def test_a_table_that_must_not_be_captured_is_named(self, source_db: str, tmp_path: Path) -> None:
+        with psycopg.connect(source_db) as connection:
+            connection.execute("CREATE TABLE keyless (id int)")
+        said = penstock("doctor", source_db, cwd=tmp_path)
+
+        assert said.returncode == 1
+        assert "public.keyless" in said.stdout
 
     def test_a_database_without_logical_replication_fails_with_a_hint(self, tmp_path: Path) -> None:
         server = EmbeddedPostgres(tmp_path / "plain", {"wal_level": "replica"})
