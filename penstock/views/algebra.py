@@ -1,0 +1,212 @@
+"""A view is a tree of bag operators; a change to it is a tree of the same operators over Z-sets.
+
+Every column of the tree has a name of its own, so inputs of a join never clash. In a change, rows carry an implicit
+weight: filter and project keep it, join multiplies it, union all adds. `rows` and grouped results have weight 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.relation.schema import Column, Schema
+from penstock.views.expr import Col, Expr
+
+Kind = Literal["delta", "before", "after", "rows", "state"]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What a query names: a source table or a stream table, by its canonical name."""
+
+    name: str
+    schema: Schema
+
+
+@dataclass(frozen=True)
+class Read:
+    """One relation in one of the forms the lake can give: see `Program.reads`."""
+
+    kind: Kind
+    relation: str
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a group remembers: `rows` and `nonnull` count, `sum` adds exactly, `fsum` adds floats, `min`, `max`."""
+
+    name: str
+    how: Literal["rows", "nonnull", "sum", "fsum", "min", "max"]
+    arg: Expr | None
+    column: Column  # the state column that holds it
+
+    @property
+    def linear(self) -> bool:
+        """True where the new value is the old one plus the value of the change."""
+        return self.how in ("rows", "nonnull", "sum")
+
+
+# The operators of a query ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scan:
+    relation: Relation
+    columns: tuple[tuple[str, Column], ...]  # name in the tree, column of the relation
+    alias: str = ""
+
+
+@dataclass(frozen=True)
+class Filter:
+    input: Node
+    predicates: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Project:
+    input: Node
+    items: tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True)
+class Join:
+    """An inner join of any number of inputs; the first is `small` where the rest should be probed with it."""
+
+    inputs: tuple[Node, ...]
+    on: tuple[Expr, ...]
+    small: bool = False
+
+
+@dataclass(frozen=True)
+class UnionAll:
+    """Branches of equal column names, in order."""
+
+    inputs: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """γ: one row per group with its measures, the first of which counts rows. No keys: always exactly one row."""
+
+    input: Node
+    keys: tuple[tuple[str, Expr], ...]
+    measures: tuple[Measure, ...]
+
+
+# What only changes are made of ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """The rows of a read, under the tree's names."""
+
+    read: Read
+    columns: tuple[tuple[str, Column], ...]
+
+
+@dataclass(frozen=True)
+class Negate:
+    input: Node
+
+
+@dataclass(frozen=True)
+class SemiJoin:
+    """Rows of `input` whose keys equal, NULLs included, those of some row of `by`."""
+
+    input: Node
+    keys: tuple[Expr, ...]
+    by: Node
+    by_keys: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Net:
+    """Equal rows added up; those of positive weight."""
+
+    input: Node
+
+
+@dataclass(frozen=True)
+class Group:
+    """γ over a Z-set: measures weighted by it. `keep`: all groups, those that `changed` something, those `present`."""
+
+    input: Node
+    keys: tuple[tuple[str, Expr], ...]
+    measures: tuple[Measure, ...]
+    keep: Literal["all", "changed", "present"] = "all"
+
+
+@dataclass(frozen=True)
+class Shift:
+    """−old +new of each group: old adds up `state`'s rows, new adds `change` to it. A group of no rows is not there."""
+
+    state: Node
+    change: Node
+    keys: tuple[Col, ...]
+    measures: tuple[Measure, ...]
+
+
+Node = Scan | Filter | Project | Join | UnionAll | Aggregate | Leaf | Negate | SemiJoin | Net | Group | Shift
+
+
+def inputs(node: Node) -> tuple[Node, ...]:
+    match node:
+        case Scan() | Leaf():
+            return ()
+        case Filter() | Project() | Aggregate() | Negate() | Net() | Group():
+            return (node.input,)
+        case Join() | UnionAll():
+            return node.inputs
+        case SemiJoin():
+            return (node.input, node.by)
+        case Shift():
+            return (node.state, node.change)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and everything under it, inputs first."""
+    for child in inputs(node):
+        yield from walk(child)
+    yield node
+
+
+def outputs(node: Node) -> tuple[Col, ...]:
+    """The columns a node gives, in order."""
+    match node:
+        case Scan() | Leaf():
+            return tuple(Col(name, c.pg, c.spark, c.nullable) for name, c in node.columns)
+        case Filter() | Negate() | SemiJoin() | Net():
+            return outputs(node.input)
+        case Project():
+            return tuple(_named(name, expr) for name, expr in node.items)
+        case Join():
+            return tuple(column for child in node.inputs for column in outputs(child))
+        case UnionAll():
+            branches = [outputs(child) for child in node.inputs]
+            return tuple(
+                Col(same[0].name, same[0].pg, same[0].spark, any(c.nullable for c in same))
+                for same in zip(*branches, strict=True)
+            )
+        case Aggregate() | Group():
+            return tuple(_named(n, e) for n, e in node.keys) + tuple(measured(m) for m in node.measures)
+        case Shift():
+            return node.keys + tuple(measured(m) for m in node.measures)
+
+
+def measured(measure: Measure) -> Col:
+    column = measure.column
+    return Col(measure.name, column.pg, column.spark, column.nullable)
+
+
+def _named(name: str, expr: Expr) -> Col:
+    return Col(name, expr.pg, expr.spark, expr.nullable if isinstance(expr, Col) else True)
+
+
+def scans(node: Node) -> tuple[Scan, ...]:
+    return tuple(found for found in walk(node) if isinstance(found, Scan))
+
+
+def aggregates(node: Node) -> tuple[Aggregate, ...]:
+    """Each different aggregate of the tree once, inner ones first: its place is its state's number."""
+    return tuple(dict.fromkeys(found for found in walk(node) if isinstance(found, Aggregate)))

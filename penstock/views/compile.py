@@ -1,0 +1,75 @@
+"""SQL in, View out: parse, lower, rewrite; then what it gives and remembers is read off the tree. Nothing is executed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.errors import InvalidQuery
+from penstock.relation.schema import Column
+from penstock.views import decimals
+from penstock.views.algebra import Node, Project, Relation, aggregates, outputs, scans
+from penstock.views.expr import Col, Expr, call, kind
+from penstock.views.keys import key_of
+from penstock.views.lower import Lowered, Lowering
+from penstock.views.parse import Resolver, parse_query
+from penstock.views.rewrites import rewrite
+from penstock.views.typer import Described, Typer
+from penstock.views.view import View, state_of
+from penstock.zset import CHANGE_COLUMNS
+
+
+def compile_view(name: str, sql: str, *, dialect: str = "postgres", resolve: Resolver, typer: Typer) -> View:
+    """The view that `sql` defines, or InvalidQuery / UnsupportedQuery with what to do about it."""
+    query = parse_query(sql, dialect=dialect, resolve=resolve, typer=typer)
+    lowered = Lowering(query.relations, typer).query(query.tree)
+    plan = _settle_types(rewrite(_named(lowered, query.columns)))
+    key = key_of(plan)
+    columns = tuple(Column(col.name, col.pg, col.spark, nullable=col.nullable) for col in outputs(plan))
+    return View(
+        name=name,
+        sql=sql,
+        inputs=_relations(plan),
+        columns=columns,
+        key=tuple(column.name for column in columns if column.name in (key or ())),
+        used_columns=_used(plan),
+        plan=plan,
+        states=tuple(state_of(node, place) for place, node in enumerate(aggregates(plan))),
+        singleton=key == frozenset(),
+    )
+
+
+def _named(lowered: Lowered, described: Sequence[Described]) -> Node:
+    """The query's result under the names PostgreSQL gives it, each column in its declared type."""
+    reserved = [column.name for column in described if column.name in CHANGE_COLUMNS]
+    if reserved:
+        raise InvalidQuery(f'the column name "{reserved[0]}" is reserved', hint="Name it differently with AS.")
+    items = zip(described, lowered.columns, strict=True)
+    return Project(lowered.node, tuple((told.name, col) for told, (_, col) in items))
+
+
+def _settle_types(plan: Node) -> Node:
+    """Computed numerics leave the view as decimal(38, scale)."""
+    if not isinstance(plan, Project):
+        return plan
+    return Project(plan.input, tuple((name, _wide(expr)) for name, expr in plan.items))
+
+
+def _wide(expr: Expr) -> Expr:
+    if kind(expr.pg) != "numeric" or isinstance(expr, Col):
+        return expr
+    shape = decimals.name((decimals.MAX, decimals.decimal_of(expr.spark)[1]))
+    return call("convert", expr, pg=expr.pg, spark=shape)
+
+
+def _relations(plan: Node) -> tuple[Relation, ...]:
+    return tuple(dict.fromkeys(scan.relation for scan in scans(plan)))
+
+
+def _used(plan: Node) -> dict[str, tuple[str, ...]]:
+    used: dict[str, set[str]] = {}
+    for scan in scans(plan):
+        used.setdefault(scan.relation.name, set()).update(column.name for _, column in scan.columns)
+    return {
+        relation.name: tuple(n for n in relation.schema.names if n in used[relation.name])
+        for relation in _relations(plan)
+    }

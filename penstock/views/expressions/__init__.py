@@ -1,0 +1,11 @@
+"""What a view may compute: one file a family, each with its three tables (bind, Spark, Postgres). A new function is an entry."""
+
+from __future__ import annotations
+
+from penstock.views.expressions import arithmetic, casts, comparison, conditional, temporal, text
+
+FAMILIES = (arithmetic, comparison, conditional, casts, text, temporal)
+
+HANDLERS = {node: handler for family in FAMILIES for node, handler in family.BIND.items()}
+SPARK = {op: render for family in FAMILIES for op, render in family.SPARK.items()}
+POSTGRES = {op: render for family in FAMILIES for op, render in family.POSTGRES.items()}

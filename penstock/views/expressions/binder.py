@@ -1,0 +1,116 @@
+"""A SQL expression becomes a typed expression: PostgreSQL says every type, the families say what may be computed.
+
+`Binder.bind` is the only recursion; a family's handler binds its operands through it and decides how they convert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from sqlglot import exp
+
+from penstock.errors import UnsupportedQuery
+from penstock.relation.types import PgType
+from penstock.views.expr import BOOL, INT4, INT8, NUMERIC, TEXT, Expr, Lit, lit
+
+Handler = Callable[["Binder", exp.Expression], Expr]
+
+
+class Binder:
+    """Binds the expressions of one SELECT: `columns` gives what (table, name) stands for, `types` PostgreSQL's answers."""
+
+    def __init__(
+        self,
+        columns: Mapping[tuple[str, str], Expr],
+        types: Mapping[exp.Expression, PgType],
+        handlers: Mapping[type[exp.Expression], Handler],
+    ) -> None:
+        self._columns = columns
+        self._types = types
+        self._handlers = handlers
+
+    def bind(self, node: exp.Expression) -> Expr:
+        if isinstance(node, exp.Paren):
+            return self.bind(node.this)
+        if isinstance(node, exp.Column):
+            return self._columns[(node.table, node.name)]
+        if isinstance(node, exp.Literal):
+            return string_literal(node.name) if node.is_string else number_literal(node.name)
+        if isinstance(node, exp.Null):
+            return Lit(None, TEXT, "string", bare=True)
+        if isinstance(node, exp.Boolean):
+            return lit("true" if node.this else "false", BOOL)
+        handler = self._handlers.get(type(node))
+        if handler is None:
+            raise refused(node)
+        return handler(self, node)
+
+    def type_of(self, node: exp.Expression) -> PgType:
+        return self._types[node]
+
+
+def string_literal(value: str) -> Lit:
+    return Lit(value, TEXT, "string", bare=True)
+
+
+def number_literal(text: str) -> Lit:
+    """PostgreSQL's type of a number as written.
+
+    >>> number_literal("7").pg.name, number_literal("3000000000").pg.name, number_literal("1.50").spark
+    ('integer', 'bigint', 'decimal(3,2)')
+    """
+    if text.isdigit() and int(text) < 2**31:
+        return lit(int(text), INT4)
+    if text.isdigit() and int(text) < 2**63:
+        return lit(int(text), INT8)
+    return numeric_literal(text)
+
+
+def numeric_literal(text: str) -> Lit:
+    from decimal import Decimal
+
+    value = Decimal(text)
+    plain = format(value, "f")
+    whole, _, fraction = plain.lstrip("-").partition(".")
+    if len(whole) + len(fraction) > 38:
+        raise UnsupportedQuery(f"the number {text} has more than 38 digits", hint="Round the constant.")
+    precision = max(1, len(whole.lstrip("0")) + len(fraction))
+    return Lit(plain, NUMERIC, f"decimal({precision},{len(fraction)})")
+
+
+def described(root: exp.Expression) -> Iterator[exp.Expression]:
+    """The parts of an expression whose types only PostgreSQL can tell."""
+    for node in root.walk():
+        if isinstance(node, (exp.Literal, exp.Null, exp.Boolean, exp.Column, exp.Paren, exp.Star, exp.If, exp.Interval)):
+            continue
+        if isinstance(node, exp.Expression) and isinstance(node, (exp.Condition, exp.Func, exp.Cast)) and _alone(node):
+            yield node
+
+
+def _alone(node: exp.Expression) -> bool:
+    """Not a mere argument of its parent's syntax: a unit, a type, the field of EXTRACT."""
+    return not isinstance(node, (exp.Var, exp.DataType, exp.Identifier, exp.Tuple)) and not node.find_ancestor(exp.Interval)
+
+
+def refused(node: exp.Expression) -> UnsupportedQuery:
+    return UnsupportedQuery(
+        f"{sql_name(node)} is not among the functions and operators a view may use",
+        hint="docs/dialect.md lists them. Compute it in the source, or in a view that reads this one.",
+    )
+
+
+def sql_name(node: exp.Expression) -> str:
+    """What a person calls the construct."""
+    if isinstance(node, exp.Anonymous):
+        return f"function {node.name.lower()}()"
+    if isinstance(node, exp.Func):
+        return f"function {node.sql_name().lower()}()"
+    return f"`{node.sql(dialect='postgres')}`"
+
+
+def refuse_types(what: str, args: Sequence[Expr]) -> UnsupportedQuery:
+    shown = ", ".join(arg.pg.name for arg in args)
+    return UnsupportedQuery(
+        f"{what} on {shown} is not supported in a view",
+        hint="docs/dialect.md lists what each type allows; a value held as text may only be compared for equality.",
+    )

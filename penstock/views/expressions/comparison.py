@@ -1,0 +1,108 @@
+"""Comparisons and logic: operands meet in one type; text compares by its bytes (C order), NaN is the greatest float."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from penstock.views.expr import BOOL, Call, Expr, Lit, call, kind
+from penstock.views.expressions.binder import Binder, refuse_types
+from penstock.views.expressions.convert import common, fix, plain
+from penstock.views.expressions.sql import Sql, binary, chain, is_null, negation
+
+_EQUALITY = {exp.EQ: "=", exp.NEQ: "<>", exp.NullSafeEQ: "<=>", exp.NullSafeNEQ: "IS DISTINCT"}
+_ORDER = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_SIGNS = {**_EQUALITY, **_ORDER}
+# Held as text, yet equal values may have different texts: 1 month and 30 days, 1.0 and 1.00, reordered elements of both.
+_UNEQUAL_TEXTS = frozenset({1186, 1700, 3802})
+
+
+def _bind_comparison(binder: Binder, node: exp.Expression) -> Expr:
+    sign = _SIGNS[type(node)]
+    return compare(sign, binder.bind(node.this), binder.bind(node.expression), ordered=type(node) in _ORDER)
+
+
+def compare(sign: str, left: Expr, right: Expr, *, ordered: bool = False) -> Expr:
+    a, b = common((left, right), sign)
+    check_comparable(sign, (a, b), ordered=ordered)
+    return call("compare", a, b, pg=BOOL, detail=sign)
+
+
+def check_comparable(what: str, args: Sequence[Expr], *, ordered: bool) -> None:
+    """A value held as PostgreSQL's text may be equal or not; its order, and a text that is not unique, are refused."""
+    if any(kind(arg.pg) == "opaque" and (ordered or arg.pg.oid in _UNEQUAL_TEXTS) for arg in args):
+        raise refuse_types(what, args)
+
+
+def _bind_logic(binder: Binder, node: exp.Expression) -> Expr:
+    op = "and" if isinstance(node, exp.And) else "or"
+    return call(op, _truth(binder, node.this), _truth(binder, node.expression), pg=BOOL)
+
+
+def _bind_not(binder: Binder, node: exp.Expression) -> Expr:
+    return call("not", _truth(binder, node.this), pg=BOOL)
+
+
+def _truth(binder: Binder, node: exp.Expression) -> Expr:
+    return fix(binder.bind(node), BOOL)
+
+
+def _bind_is(binder: Binder, node: exp.Expression) -> Expr:
+    value = binder.bind(node.this)
+    if isinstance(node.expression, exp.Null):
+        return call("is_null", plain(value), pg=BOOL)
+    return compare("<=>", value, binder.bind(node.expression))  # IS TRUE, IS FALSE
+
+
+def _bind_between(binder: Binder, node: exp.Expression) -> Expr:
+    value = binder.bind(node.this)
+    low = compare(">=", value, binder.bind(node.args["low"]), ordered=True)
+    high = compare("<=", value, binder.bind(node.args["high"]), ordered=True)
+    return call("and", low, high, pg=BOOL)
+
+
+def _bind_in(binder: Binder, node: exp.Expression) -> Expr:
+    value = binder.bind(node.this)
+    listed = [binder.bind(item) for item in node.args.get("expressions") or ()]
+    args = common((value, *listed), "IN")
+    check_comparable("IN", args, ordered=False)
+    return call("in", *args, pg=BOOL)
+
+
+def all_of(conditions: Sequence[Expr]) -> Expr:
+    """The conjunction of at least one condition."""
+    whole = conditions[0]
+    for condition in conditions[1:]:
+        whole = call("and", whole, condition, pg=BOOL)
+    return whole
+
+
+def _in(e: Call, value: Sql, *items: Sql) -> Sql:
+    return exp.Paren(this=exp.In(this=value, expressions=list(items)))
+
+
+def _is_true_literal(value: Expr) -> bool:
+    return isinstance(value, Lit) and value.value == "true"
+
+
+BIND = {
+    **dict.fromkeys(_SIGNS, _bind_comparison),
+    exp.And: _bind_logic,
+    exp.Or: _bind_logic,
+    exp.Not: _bind_not,
+    exp.Is: _bind_is,
+    exp.Between: _bind_between,
+    exp.In: _bind_in,
+}
+SPARK = {
+    "compare": lambda e, a, b: (
+        negation(binary("<=>", a, b)) if e.detail == "IS DISTINCT" else binary(e.detail, a, b)
+    ),
+    "and": lambda e, a, b: chain("AND", a, b),
+    "or": lambda e, a, b: chain("OR", a, b),
+    "not": lambda e, a: negation(a),
+    "is_null": lambda e, a: is_null(a),
+    "in": _in,
+}
+POSTGRES = {**SPARK, "compare": lambda e, a, b: binary(e.detail, a, b)}

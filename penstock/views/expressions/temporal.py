@@ -1,0 +1,159 @@
+"""Dates and times in UTC: shifts by constant intervals, differences of dates, truncation and fields."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from penstock.errors import UnsupportedQuery
+from penstock.relation.types import spark_type
+from penstock.views.expr import DATE, INT4, NUMERIC, TIMESTAMP, TIMESTAMPTZ, Call, Expr, call, kind
+from penstock.views.expressions.binder import Binder, refuse_types
+from penstock.views.expressions.convert import common, convert
+from penstock.views.expressions.sql import Sql, binary, cast, fn, number, pg_cast, string
+
+_TIMES = ("timestamp", "timestamptz")
+# months, days, seconds of one unit
+_UNITS = {
+    "YEAR": (12, 0, 0), "MONTH": (1, 0, 0), "WEEK": (0, 7, 0), "DAY": (0, 1, 0),
+    "HOUR": (0, 0, 3600), "MINUTE": (0, 0, 60), "SECOND": (0, 0, 1),
+}  # fmt: skip
+_TRUNCATIONS = frozenset({"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"})
+_FIELDS = {
+    "YEAR": "YEAR", "QUARTER": "QUARTER", "MONTH": "MONTH", "WEEK": "WEEK", "DAY": "DAY", "DOY": "DOY",
+    "ISODOW": "DAYOFWEEK_ISO", "HOUR": "HOUR", "MINUTE": "MINUTE",
+}  # fmt: skip
+
+
+def shift_time(binder: Binder, node: exp.Expression, op: str) -> Expr:
+    """date ± integer, date − date, date or timestamp ± interval constant."""
+    sign = {"add": 1, "sub": -1}.get(op)
+    left, right = node.this, node.expression
+    if sign == 1 and isinstance(left, exp.Interval):
+        left, right = right, left
+    if isinstance(left, exp.Interval) or sign is None:
+        raise refuse_types(f"`{node.key}`", [binder.bind(side) for side in (left, right)])
+    if isinstance(right, exp.Interval):
+        return _shift_by_interval(binder, left, right, sign)
+    a, b = binder.bind(left), binder.bind(right)
+    if sign == 1 and kind(a.pg) == "int":
+        a, b = b, a
+    if kind(a.pg) == "date" and kind(b.pg) == "int":
+        return call("add_days" if sign == 1 else "sub_days", a, b, pg=DATE)
+    if sign == -1 and kind(a.pg) == kind(b.pg) == "date":
+        return call("days_between", a, b, pg=INT4)
+    raise refuse_types("+" if sign == 1 else "-", (a, b))
+
+
+def _shift_by_interval(binder: Binder, value: exp.Expression, interval: exp.Interval, sign: int) -> Expr:
+    arg = binder.bind(value)
+    if kind(arg.pg) not in ("date", *_TIMES):
+        raise refuse_types("adding an interval", (arg,))
+    pg = TIMESTAMP if kind(arg.pg) == "date" else arg.pg
+    months, days, seconds = parse_interval(interval)
+    detail = ",".join(str(sign * part) for part in (months, days, seconds))
+    return call("shift", convert(arg, pg, spark_type(pg.arrow)), pg=pg, detail=detail)
+
+
+def parse_interval(interval: exp.Interval) -> tuple[int, int, int]:
+    """Months, days and seconds of `interval '3 days'` and the like: one whole number of one unit, or several."""
+    words = interval.this.name.split() if interval.this is not None else []
+    if interval.args.get("unit") is not None:
+        words.append(interval.args["unit"].name)
+    months = days = seconds = 0
+    try:
+        for count, unit in zip(words[0::2], words[1::2], strict=True):
+            m, d, s = _UNITS[unit.upper().rstrip("S")]
+            months, days, seconds = months + int(count) * m, days + int(count) * d, seconds + int(count) * s
+    except (KeyError, ValueError):
+        words = []
+    if not words:
+        raise UnsupportedQuery(
+            f"the interval {interval.sql(dialect='postgres')} is not supported in a view",
+            hint="Write whole numbers of years, months, weeks, days, hours, minutes or seconds.",
+        )
+    return months, days, seconds
+
+
+def _bind_trunc(binder: Binder, node: exp.Expression) -> Expr:
+    unit = node.args["unit"].name.upper()
+    arg = binder.bind(node.this)
+    if unit not in _TRUNCATIONS or kind(arg.pg) not in ("date", *_TIMES) or node.args.get("zone"):
+        raise UnsupportedQuery(
+            f"date_trunc('{unit.lower()}', {arg.pg.name}) is not supported in a view",
+            hint=f"Units: {', '.join(sorted(_TRUNCATIONS)).lower()}; of dates and timestamps, in UTC.",
+        )
+    pg = TIMESTAMPTZ if kind(arg.pg) == "date" else arg.pg
+    return call("date_trunc", convert(arg, pg, spark_type(pg.arrow)), pg=pg, detail=unit)
+
+
+def _bind_extract(binder: Binder, node: exp.Expression) -> Expr:
+    field = node.this.name.upper()
+    arg = binder.bind(node.expression)
+    if kind(arg.pg) not in ("date", *_TIMES) or binder.type_of(node).oid != NUMERIC.oid:
+        raise refuse_types(f"extract({field.lower()})", (arg,))
+    if field in ("HOUR", "MINUTE", "SECOND") and kind(arg.pg) == "date":
+        raise refuse_types(f"extract({field.lower()})", (arg,))
+    if field in _FIELDS or field == "DOW":
+        return call("extract", arg, pg=NUMERIC, spark="decimal(10,0)", detail=field)
+    if field == "SECOND":
+        return call("extract", arg, pg=NUMERIC, spark="decimal(8,6)", detail=field)
+    if field == "EPOCH":
+        return call("epoch", arg, pg=NUMERIC, spark="decimal(25,6)")
+    raise UnsupportedQuery(
+        f"extract({field.lower()}) is not supported in a view",
+        hint="Fields: year, quarter, month, week, day, doy, dow, isodow, hour, minute, second, epoch.",
+    )
+
+
+def _interval_spark(e: Call, value: Sql) -> Sql:
+    months, days, seconds = (number(part) for part in e.detail.split(","))
+    zero = number("0")
+    interval = fn("MAKE_INTERVAL", zero, months, zero, days, zero, zero, seconds)
+    return cast(exp.Paren(this=exp.Add(this=value, expression=interval)), e.spark)
+
+
+def _interval_postgres(e: Call, value: Sql) -> Sql:
+    months, days, seconds = (number(part) for part in e.detail.split(","))
+    zero = number("0")
+    return binary("+", value, fn("MAKE_INTERVAL", zero, months, zero, days, zero, zero, seconds))
+
+
+def _extract_spark(e: Call, value: Sql) -> Sql:
+    if e.detail == "DOW":
+        found: Sql = binary("-", exp.Extract(this=exp.var("DAYOFWEEK"), expression=value), number("1"))
+    else:
+        found = exp.Extract(this=exp.var(_FIELDS.get(e.detail, e.detail)), expression=value)
+    return cast(found, e.spark)
+
+
+def _epoch_spark(e: Call, value: Sql) -> Sql:
+    micros = cast(fn("UNIX_MICROS", cast(value, "timestamp")), "decimal(19,0)")
+    return cast(binary("*", micros, number("0.000001")), e.spark)
+
+
+BIND = {exp.TimestampTrunc: _bind_trunc, exp.DateTrunc: _bind_trunc, exp.Extract: _bind_extract}
+SPARK = {
+    "add_days": lambda e, a, b: fn("DATE_ADD", a, b),
+    "sub_days": lambda e, a, b: fn("DATE_SUB", a, b),
+    "days_between": lambda e, a, b: fn("DATEDIFF", a, b),
+    "shift": _interval_spark,
+    "date_trunc": lambda e, a: cast(fn("DATE_TRUNC", string(e.detail), a), e.spark),
+    "extract": _extract_spark,
+    "epoch": _epoch_spark,
+}
+POSTGRES = {
+    "add_days": lambda e, a, b: binary("+", a, b),
+    "sub_days": lambda e, a, b: binary("-", a, b),
+    "days_between": lambda e, a, b: binary("-", a, b),
+    "shift": _interval_postgres,
+    "date_trunc": lambda e, a: fn("DATE_TRUNC", string(e.detail), a),
+    "extract": lambda e, a: _extract_postgres(e.detail, a),
+    "epoch": lambda e, a: _extract_postgres("EPOCH", a),
+}
+
+
+def _extract_postgres(field: str, value: Sql) -> Sql:
+    return exp.Extract(this=exp.var(field), expression=value)
+
+
+__all__ = ["BIND", "POSTGRES", "SPARK", "common", "parse_interval", "pg_cast", "shift_time"]

@@ -1,0 +1,152 @@
+"""Text: characters are code points, patterns are constants, and nothing but text and integers is joined into text."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from penstock.errors import UnsupportedQuery
+from penstock.views.expr import BOOL, INT4, TEXT, Call, Expr, Lit, call, kind
+from penstock.views.expressions.binder import Binder, refuse_types
+from penstock.views.expressions.convert import convert, plain
+from penstock.views.expressions.sql import Sql, binary, cast, chain, fn, number, string
+
+_TRIMS = {"BOTH": "btrim", "": "btrim", "LEADING": "ltrim", "TRAILING": "rtrim"}
+
+
+def _text(binder: Binder, node: exp.Expression, what: str) -> Expr:
+    arg = plain(binder.bind(node))
+    if kind(arg.pg) != "text":
+        raise refuse_types(what, (arg,))
+    return arg
+
+
+def _bind_case_fold(binder: Binder, node: exp.Expression) -> Expr:
+    op = "lower" if isinstance(node, exp.Lower) else "upper"
+    return call(op, _text(binder, node.this, op), pg=TEXT)
+
+
+def _bind_length(binder: Binder, node: exp.Expression) -> Expr:
+    return call("length", _text(binder, node.this, "length"), pg=INT4)
+
+
+def _bind_substring(binder: Binder, node: exp.Expression) -> Expr:
+    start, length = node.args.get("start"), node.args.get("length")
+    value = _text(binder, node.this, "substring")
+    first = _integer(binder, start)
+    if length is None:
+        return call("substring", value, pg=TEXT, detail=f"{max(first, 1)},{2**31 - 1}")
+    count = _integer(binder, length)
+    if count < 0:
+        raise UnsupportedQuery("substring() with a negative length", hint="PostgreSQL refuses it too.")
+    begin = max(first, 1)
+    return call("substring", value, pg=TEXT, detail=f"{begin},{max(first + count - begin, 0)}")
+
+
+def _integer(binder: Binder, node: exp.Expression | None) -> int:
+    value = binder.bind(node) if node is not None else None
+    if not isinstance(value, Lit) or value.value is None or kind(value.pg) != "int":
+        raise UnsupportedQuery("substring() needs a constant start and length", hint="Write substring(x, 1, 3).")
+    return int(value.value)
+
+
+def _bind_trim(binder: Binder, node: exp.Expression) -> Expr:
+    op = _TRIMS[(node.args.get("position") or "").upper()]
+    chars = node.args.get("expression")
+    args = [_text(binder, part, op) for part in (node.this, chars) if part is not None]
+    return call(op, *args, pg=TEXT)
+
+
+def _bind_replace(binder: Binder, node: exp.Expression) -> Expr:
+    parts = (node.this, node.expression, node.args["replacement"])
+    return call("replace", *(_text(binder, part, "replace") for part in parts), pg=TEXT)
+
+
+def _bind_concat(binder: Binder, node: exp.Expression) -> Expr:
+    return call("concat", *(_joined(binder, part) for part in node.expressions), pg=TEXT)
+
+
+def _bind_pipe(binder: Binder, node: exp.Expression) -> Expr:
+    return call("pipe", _joined(binder, node.this), _joined(binder, node.expression), pg=TEXT)
+
+
+def _joined(binder: Binder, node: exp.Expression) -> Expr:
+    arg = plain(binder.bind(node))
+    if kind(arg.pg) not in ("text", "int"):
+        raise refuse_types("joining text", (arg,))
+    return convert(arg, TEXT, "string")
+
+
+def _bind_like(binder: Binder, node: exp.Expression) -> Expr:
+    op = "ilike" if isinstance(node, exp.ILike) else "like"
+    pattern = binder.bind(node.expression)
+    if not isinstance(pattern, Lit) or pattern.value is None or kind(pattern.pg) != "text":
+        raise UnsupportedQuery(f"{op.upper()} needs a constant pattern", hint="Write the pattern as a literal.")
+    return call(op, _text(binder, node.this, op), pg=BOOL, detail=escaped(pattern.value))
+
+
+def escaped(pattern: str) -> str:
+    r"""The same pattern with a backslash only where Spark accepts one: before _ % and itself.
+
+    >>> escaped(r"a\%b\c")
+    'a\\%bc'
+    """
+    out, rest = [], iter(pattern)
+    for char in rest:
+        if char != "\\":
+            out.append(char)
+            continue
+        literal = next(rest, None)
+        if literal is None:
+            raise UnsupportedQuery("a LIKE pattern ends with its escape character", hint="Double the backslash.")
+        out.append("\\" + literal if literal in "%_\\" else literal)
+    return "".join(out)
+
+
+def _concat_spark(e: Call, *args: Sql) -> Sql:
+    return fn("CONCAT", *(fn("COALESCE", arg, string("")) for arg in args))
+
+
+def _substring(e: Call, value: Sql) -> Sql:
+    start, length = e.detail.split(",")
+    return fn("SUBSTR", value, number(start), number(length))
+
+
+BIND = {
+    exp.Lower: _bind_case_fold,
+    exp.Upper: _bind_case_fold,
+    exp.Length: _bind_length,
+    exp.Substring: _bind_substring,
+    exp.Trim: _bind_trim,
+    exp.Replace: _bind_replace,
+    exp.Concat: _bind_concat,
+    exp.DPipe: _bind_pipe,
+    exp.Like: _bind_like,
+    exp.ILike: _bind_like,
+}
+_SHARED = {
+    "lower": lambda e, a: fn("LOWER", a),
+    "upper": lambda e, a: fn("UPPER", a),
+    "length": lambda e, a: fn("CHAR_LENGTH", a),
+    "substring": _substring,
+    "replace": lambda e, a, b, c: fn("REPLACE", a, b, c),
+    "like": lambda e, a: binary("LIKE", a, string(e.detail)),
+    "ilike": lambda e, a: binary("ILIKE", a, string(e.detail)),
+    "ltrim": lambda e, *args: fn("LTRIM", *args),
+    "rtrim": lambda e, *args: fn("RTRIM", *args),
+    "btrim": lambda e, *args: fn("BTRIM", *args),
+    "rtrim_blanks": lambda e, a: fn("RTRIM", a),
+}
+SPARK = {
+    **_SHARED,
+    "concat": _concat_spark,
+    "pipe": lambda e, a, b: fn("CONCAT", a, b),
+    # Spark's two-argument LTRIM and RTRIM take the characters first.
+    "ltrim": lambda e, *args: fn("LTRIM", *reversed(args)),
+    "rtrim": lambda e, *args: fn("RTRIM", *reversed(args)),
+}
+POSTGRES = {
+    **_SHARED,
+    "concat": lambda e, *args: fn("CONCAT", *args),
+    "pipe": lambda e, a, b: chain("||", a, b),
+}
+__all__ = ["BIND", "POSTGRES", "SPARK", "cast", "escaped"]

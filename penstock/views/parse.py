@@ -1,0 +1,152 @@
+"""SQL text becomes one qualified query: every table is a known relation and every column says which one it is of.
+
+Names fold as in PostgreSQL (unquoted ones to lower case). PostgreSQL checks the query against twins of the tables
+before it is qualified, so its words are what a person reads when something is wrong.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp, parse
+from sqlglot.errors import OptimizeError, ParseError, SqlglotError
+from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
+from sqlglot.optimizer.qualify import qualify
+from sqlglot.optimizer.scope import Scope, build_scope
+
+from penstock.errors import InvalidQuery, NotYet, UnsupportedQuery
+from penstock.views.algebra import Relation
+from penstock.views.refuse import refuse
+from penstock.views.typer import Described, Typer, twin
+
+Resolver = Callable[[tuple[str, ...]], Relation]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A qualified tree, the relations its table names (`r0`, …) stand for, and the columns PostgreSQL says it gives."""
+
+    tree: exp.Expression
+    relations: Mapping[str, Relation]
+    columns: tuple[Described, ...]
+
+
+def parse_query(sql: str, *, dialect: str, resolve: Resolver, typer: Typer) -> Query:
+    if dialect == "spark":
+        raise NotYet("a view in Spark SQL", hint="Write it in PostgreSQL's SQL (dialect='postgres').")
+    if dialect != "postgres":
+        raise InvalidQuery(f"unknown dialect {dialect!r}", hint="Use 'postgres'.")
+    tree = normalize_identifiers(_one_query(sql), dialect="postgres")
+    refuse(tree)
+    relations = _name_relations(tree, resolve)
+    columns = _checked(tree, relations, typer)
+    return Query(_qualified(tree, relations), relations, columns)
+
+
+def _one_query(sql: str) -> exp.Expression:
+    try:
+        statements = [found for found in parse(sql, read="postgres") if found is not None]
+    except ParseError as error:
+        raise _syntax_error(error) from None
+    except SqlglotError as error:
+        raise InvalidQuery(f"the query cannot be read: {error}", hint="Check quotes and comments.") from None
+    if len(statements) != 1:
+        raise InvalidQuery(f"expected one query, found {len(statements)}", hint="A view is one SELECT.")
+    tree = statements[0]
+    while isinstance(tree, exp.Subquery) and not tree.alias:
+        tree = tree.this
+    if not isinstance(tree, exp.Query):
+        raise InvalidQuery(f"a view is a SELECT, not {tree.key.upper()}", hint="Give the query alone.")
+    return tree
+
+
+def _syntax_error(error: ParseError) -> InvalidQuery:
+    first = error.errors[0] if error.errors else {}
+    line, column, near = first.get("line"), first.get("col"), first.get("highlight")
+    where = f" at line {line}, column {column}" if line else ""
+    return InvalidQuery(
+        f"syntax error{where}" + (f" near {near!r}" if near else ""),
+        hint=f"{first.get('description') or 'The query does not parse'}. Queries are PostgreSQL SQL.",
+    )
+
+
+def _name_relations(tree: exp.Expression, resolve: Resolver) -> dict[str, Relation]:
+    """Give each table of the tree a plain name (`r0`, …), keeping what it was called as its alias."""
+    relations: dict[str, Relation] = {}
+    names: dict[str, str] = {}
+    root = build_scope(tree)
+    if root is None:
+        raise InvalidQuery("the query has no SELECT", hint="A view is one SELECT.")
+    for table in [table for scope in root.traverse() for table in _base_tables(scope)]:
+        if not isinstance(table.this, exp.Identifier):
+            raise UnsupportedQuery("a function in FROM is not supported in a view yet", hint="Select from a table.")
+        relation = resolve(tuple(part.name for part in table.parts))
+        name = names.setdefault(relation.name, f"r{len(names)}")
+        relations[name] = relation
+        called = table.alias or table.name
+        if table.args.get("alias") and table.args["alias"].columns:
+            raise UnsupportedQuery("column names after a table's alias are not supported", hint="Name them in SELECT.")
+        table.set("db", None)
+        table.set("catalog", None)
+        table.set("this", exp.to_identifier(name, quoted=True))
+        table.set("alias", exp.TableAlias(this=exp.to_identifier(called, quoted=True)))
+    for column in tree.find_all(exp.Column):  # schema.table.column: the table's alias is enough
+        column.set("db", None)
+        column.set("catalog", None)
+    return relations
+
+
+def _base_tables(scope: Scope) -> list[exp.Table]:
+    return [
+        table for table in scope.tables
+        if table.args.get("db") or table.name not in scope.cte_sources
+    ]  # fmt: skip
+
+
+def _checked(tree: exp.Expression, relations: Mapping[str, Relation], typer: Typer) -> tuple[Described, ...]:
+    stand_in = with_twins(tree, relations)
+    try:
+        columns = typer.describe(stand_in.sql(dialect="postgres"))
+    except InvalidQuery as error:
+        raise InvalidQuery(error.message, hint=error.hint or _near(error.message, relations)) from None
+    seen = [column.name for column in columns]
+    doubled = sorted({name for name in seen if seen.count(name) > 1})
+    if doubled:
+        raise InvalidQuery(f'column "{doubled[0]}" is there more than once', hint="Name the columns apart with AS.")
+    if not columns:
+        raise InvalidQuery("the query gives no columns", hint="Select at least one.")
+    return columns
+
+
+def with_twins(tree: exp.Expression, relations: Mapping[str, Relation]) -> exp.Expression:
+    """The same query over stand-ins that hold no rows of anybody."""
+
+    def stand_in(node: exp.Expression) -> exp.Expression:
+        if isinstance(node, exp.Table) and not node.args.get("db") and node.name in relations:
+            schema = relations[node.name].schema
+            return twin(node.alias, [(column.name, column.pg) for column in schema.columns])
+        return node
+
+    return tree.copy().transform(stand_in)
+
+
+def _near(message: str, relations: Mapping[str, Relation]) -> str:
+    known = sorted({name for relation in relations.values() for name in relation.schema.names})
+    missing = re.search(r'column "?([^"\s]+)"? does not exist', message)
+    close = difflib.get_close_matches(missing[1].split(".")[-1], known, n=3) if missing else []
+    if close:
+        return f"Did you mean {', '.join(close)}?"
+    return f"Columns of the tables it names: {', '.join(known)}." if missing else "The message is PostgreSQL's."
+
+
+def _qualified(tree: exp.Expression, relations: Mapping[str, Relation]) -> exp.Expression:
+    schema = {name: dict.fromkeys(relation.schema.names, "text") for name, relation in relations.items()}
+    try:
+        return qualify(tree.copy(), dialect="postgres", schema=schema, quote_identifiers=False, identify=True)
+    except OptimizeError as error:
+        raise UnsupportedQuery(
+            f"the query's names cannot be resolved: {error}", hint="Qualify every column with its table's alias."
+        ) from None

@@ -1,0 +1,127 @@
+"""What one refresh computes, as data: a SELECT per output over placeholder tables, to be bound and run by the lake.
+
+`full` recomputes everything from plain rows; `delta` has only the terms of the inputs that changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from penstock.relation.schema import Column
+from penstock.views.algebra import Aggregate, Group, Node, Project, Read, Scan
+from penstock.views.render import Dialect, Renderer, dialect_of
+from penstock.views.render.block import select
+from penstock.views.render.combine import combined
+from penstock.views.rewrites.tree import children, over
+from penstock.views.rules import RULES, Differentiator
+from penstock.views.rules.differentiator import leaf
+from penstock.views.view import View, state_leaves
+
+VIEW = "view"
+
+
+@dataclass(frozen=True)
+class Output:
+    """One result: its columns, then `_weight`. Rows may repeat and cancel; who stores them consolidates."""
+
+    sql: str
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """`outputs` are the view and the operator states that may change, by name; what cannot change is not there.
+
+    `reads` are the placeholder tables (`placeholder(read)`) that the SQL names:
+    delta    the input's consolidated changes: used columns and `_weight`
+    before   the input's rows at the start, as a Z-set: used columns and `_weight`, not necessarily netted
+    after    the same at the end; also for inputs that did not change
+    rows     the input's plain rows at the end: used columns
+    state    an operator state's rows at the start, as a Z-set like `before`
+    """
+
+    outputs: Mapping[str, Output]
+    reads: frozenset[Read]
+    laws: tuple[str, ...]
+    trees: Mapping[str, Node]
+    dialect: Dialect
+
+    def combined_sql(self) -> str:
+        """All outputs in one SELECT (Spark): `_weight`, and a struct column per output named as it.
+
+        A row belongs to every output whose struct is not NULL: a change of a group and the view's row made from it are
+        one row, so Spark computes them once. `split` takes the collected table apart.
+        """
+        return self.dialect.text(combined(self.trees, self.layout, self.dialect))
+
+    @property
+    def layout(self) -> dict[str, tuple[Column, ...]]:
+        return {name: output.columns for name, output in self.outputs.items()}
+
+
+def full(view: View, dialect: str = "spark") -> Program:
+    """Everything computed anew: each output's whole contents, every row with weight +1."""
+    made: dict[Node, Node] = {}
+    trees = {VIEW: _plain(view.plan, made)}
+    for node, state in zip(state_leaves(view), view.states, strict=True):
+        trees[state.name] = _state_tree(_plain(node, made), node, view)
+    return _program(view, trees, ("full recompute",), dialect_of(dialect))
+
+
+def delta(
+    view: View, changed: frozenset[str], dialect: str = "spark", sizes: Mapping[str, int] | None = None
+) -> Program:
+    """The changes of the outputs from those of the `changed` inputs; `sizes` are rows of the inputs, where known."""
+    diff = Differentiator(RULES, changed, state_leaves(view), sizes or {})
+    trees: dict[str, Node] = {}
+    change = diff.delta(view.plan)
+    if change is not None:
+        trees[VIEW] = change
+    for node, state in zip(diff.states, view.states, strict=True):
+        moved = diff.delta(node)
+        if moved is not None:
+            trees[state.name] = _state_tree(moved, node, view)
+    return _program(view, trees, tuple(diff.laws), dialect_of(dialect))
+
+
+def _plain(node: Node, made: dict[Node, Node]) -> Node:
+    """The tree over plain rows; a part used twice stays one part."""
+    if node not in made:
+        if isinstance(node, Scan):
+            made[node] = leaf(node, "rows")
+        elif isinstance(node, Aggregate):
+            made[node] = Group(_plain(node.input, made), node.keys, node.measures)
+        else:
+            made[node] = over(node, tuple(_plain(child, made) for child in children(node)))
+    return made[node]
+
+
+def _state_tree(rows: Node, node: Aggregate, view: View) -> Node:
+    """The aggregate's rows under the names its state stores them by."""
+    from penstock.views.algebra import outputs
+
+    stored = dict(state_leaves(view)[node].columns)
+    return Project(rows, tuple((stored[col.name].name, col) for col in outputs(rows)))
+
+
+def _program(view: View, trees: Mapping[str, Node], laws: tuple[str, ...], dialect: Dialect) -> Program:
+    columns = {VIEW: view.columns, **{state.name: state.schema.columns for state in view.states}}
+    outputs: dict[str, Output] = {}
+    reads: set[Read] = set()
+    for name, tree in trees.items():
+        render = Renderer(dialect, [tree])
+        outputs[name] = Output(dialect.text(_statement(render, tree)), columns[name])
+        reads |= render.reads
+    return Program(outputs, frozenset(reads), laws, trees, dialect)
+
+
+def _statement(render: Renderer, tree: Node) -> exp.Expression:
+    query = select(render.block(tree), render.dialect, weighted=True)
+    if render.ctes:
+        query.set("with_", exp.With(expressions=render.ctes))
+    return query
+
+

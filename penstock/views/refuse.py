@@ -1,0 +1,96 @@
+"""Valid SQL that has no rule yet is refused by its name, before anything else is tried.
+
+The table lists what to look for; an operator that gets its rule loses its line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from penstock.errors import UnsupportedQuery
+
+_LATER = "docs/operators.md lists what a view may use."
+Check = tuple[type[exp.Expression], Callable[[exp.Expression], str | None], str]
+
+
+def _always(name: str) -> Callable[[exp.Expression], str | None]:
+    return lambda node: name
+
+
+def _having(arg: str, name: str) -> Callable[[exp.Expression], str | None]:
+    return lambda node: name if node.args.get(arg) else None
+
+
+def _join(node: exp.Expression) -> str | None:
+    side, how, method = (str(node.args.get(part) or "").upper() for part in ("side", "kind", "method"))
+    if side in ("LEFT", "RIGHT", "FULL"):
+        return f"{side} OUTER JOIN"
+    if method:
+        return f"{method} JOIN"
+    return f"{how} JOIN" if how not in ("", "INNER", "CROSS") else None
+
+
+def _set_operation(node: exp.Expression) -> str | None:
+    if isinstance(node, exp.Union):
+        return "UNION (without ALL)" if node.args.get("distinct") else None
+    return type(node).__name__.upper()
+
+
+def _subquery(node: exp.Expression) -> str | None:
+    """Subqueries stand in FROM and in set operations, nowhere else."""
+    inside = node.parent
+    return None if isinstance(inside, (exp.From, exp.Join, exp.SetOperation, exp.Subquery, exp.With)) else "a scalar subquery"
+
+
+def _distinct(node: exp.Expression) -> str | None:
+    return "DISTINCT in an aggregate" if isinstance(node.parent, exp.AggFunc) else "SELECT DISTINCT"
+
+
+def _ordered(node: exp.Expression) -> str | None:
+    return "ORDER BY in an aggregate" if node.find_ancestor(exp.AggFunc) else "ORDER BY"
+
+
+_CHECKS: tuple[Check, ...] = (
+    (exp.Join, _join, "Only inner joins have a rule yet."),
+    (exp.Lateral, _always("LATERAL"), _LATER),
+    (exp.SetOperation, _set_operation, "UNION ALL is supported."),
+    (exp.Distinct, _distinct, "GROUP BY the same columns gives the distinct rows."),
+    (exp.Window, _always("a window function"), _LATER),
+    (exp.Exists, _always("EXISTS (subquery)"), "A join with a grouped subquery may say the same."),
+    (exp.Filter, _always("FILTER on an aggregate"), "CASE inside the aggregate says the same: sum(CASE WHEN … THEN x END)."),
+    (exp.WithinGroup, _always("WITHIN GROUP"), _LATER),
+    (exp.Order, _ordered, "A view is a set of rows; order them where you read it."),
+    (exp.Limit, _always("LIMIT"), "A view is a set of rows; limit them where you read it."),
+    (exp.Fetch, _always("FETCH FIRST"), "A view is a set of rows; limit them where you read it."),
+    (exp.Offset, _always("OFFSET"), "A view is a set of rows; skip them where you read it."),
+    (exp.With, _having("recursive", "WITH RECURSIVE"), _LATER),
+    (exp.In, _having("query", "IN (subquery)"), "Join with the subquery's grouped rows instead."),
+    (exp.Any, _always("ANY"), "Write IN (list)."),
+    (exp.All, _always("ALL"), _LATER),
+    (exp.Subquery, _subquery, "Put it into FROM and join with it."),
+    (exp.GroupingSets, _always("GROUPING SETS"), "UNION ALL of several GROUP BY says the same."),
+    (exp.Cube, _always("CUBE"), "UNION ALL of several GROUP BY says the same."),
+    (exp.Rollup, _always("ROLLUP"), "UNION ALL of several GROUP BY says the same."),
+    (exp.Values, _always("VALUES"), "Put the constants into a table of the source."),
+    (exp.TableSample, _always("TABLESAMPLE"), "A sample cannot be kept fresh."),
+    (exp.Lock, _always("FOR UPDATE"), "A view does not lock rows."),
+    (exp.Into, _always("SELECT INTO"), "Give the view's name when creating it."),
+    (exp.Placeholder, _always("a parameter"), "Write the value."),
+    (exp.Parameter, _always("a parameter"), "Write the value."),
+    (exp.Collate, _always("COLLATE"), "Text is compared by its bytes (C)."),
+    (exp.Unnest, _always("unnest()"), _LATER),
+    (exp.Escape, _always("ESCAPE"), "Escape with a backslash."),
+    (exp.AtTimeZone, _always("AT TIME ZONE"), "Times are in UTC."),
+)  # fmt: skip
+
+
+def refuse(tree: exp.Expression) -> None:
+    """Raise UnsupportedQuery for the first construct that has no rule."""
+    for node in tree.walk():
+        for wanted, name_of, hint in _CHECKS:
+            if isinstance(node, wanted) and (name := name_of(node)):
+                raise UnsupportedQuery(f"{name} is not supported in a view yet", hint=hint)
+        if isinstance(node, exp.Select) and not node.args.get("from_"):
+            raise UnsupportedQuery("a SELECT without FROM cannot change", hint="Select from a table.")

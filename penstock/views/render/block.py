@@ -1,0 +1,145 @@
+"""A SELECT being built: what it reads, what it keeps, what it gives. Operators fold into one block while SQL allows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from penstock.views.expr import INT8, Call, Col, Expr, lit, substitute
+from penstock.views.expressions.sql import Sql, chain, number
+from penstock.views.render.dialect import Dialect
+from penstock.zset import WEIGHT
+
+
+@dataclass
+class Source:
+    """A relation in FROM: joined on `on`, or `semi`, only asked whether there is a match."""
+
+    table: Sql
+    alias: str
+    on: list[Expr] = field(default_factory=list)
+    semi: bool = False
+    broadcast: bool = False
+
+
+@dataclass
+class Block:
+    """`items` by name; `weight` the factors of the row's weight (none: 1). Rendered once, by `select`."""
+
+    sources: list[Source]
+    items: dict[str, Expr]
+    weight: list[Expr] = field(default_factory=list)
+    where: list[Expr] = field(default_factory=list)
+    negative: bool = False
+    group: list[Expr] | None = None  # grouped by these; items are then SQL of their own
+    measures: dict[str, Sql] = field(default_factory=dict)
+    total: Sql | None = None  # the weight of a grouped block
+    having: Sql | None = None
+
+    @property
+    def open(self) -> bool:
+        """True while filters, projections and joins can still be folded in."""
+        return self.group is None
+
+    def over(self, expr: Expr) -> Expr:
+        return substitute(expr, self.items)
+
+
+def select(block: Block, dialect: Dialect, *, weighted: bool) -> exp.Select:
+    """The block's statement; its weight is the column `_weight` where `weighted`."""
+    given: list[Sql] = [_as(dialect.expression(e), name) for name, e in block.items.items()]
+    given += [_as(sql, name) for name, sql in block.measures.items()]
+    if weighted:
+        given.append(_as(block.total if block.total is not None else weight_of(block, dialect), WEIGHT))
+    if not given:
+        given.append(_as(number("1"), "_one"))
+    query = exp.Select(expressions=given)
+    _add_sources(query, block, dialect)
+    where = [dialect.expression(e) for e in block.where]
+    where += [_exists(s, dialect) for s in block.sources if s.semi and not dialect.hints]
+    if where:
+        query.set("where", exp.Where(this=_bare(chain("AND", *where))))
+    if block.group:
+        query.set("group", exp.Group(expressions=[dialect.expression(e) for e in block.group]))
+    if block.having is not None:
+        query.set("having", exp.Having(this=_bare(block.having)))
+    return query
+
+
+def weight_of(block: Block, dialect: Dialect) -> Sql:
+    factors = [dialect.expression(e) for e in block.weight]
+    if block.negative:
+        factors.insert(0, number("-1"))
+    if not factors:
+        return dialect.constant(lit(1, INT8))
+    whole = factors[0]
+    for factor in factors[1:]:
+        whole = exp.Mul(this=whole, expression=factor)
+    return whole
+
+
+def _add_sources(query: exp.Select, block: Block, dialect: Dialect) -> None:
+    first, *others = block.sources
+    query.set("from_", exp.From(this=aliased(first)))
+    hints = [s.alias for s in block.sources if s.broadcast]
+    if hints and dialect.hints:
+        called = exp.Anonymous(this="BROADCAST", expressions=[exp.to_identifier(alias) for alias in hints])
+        query.set("hint", exp.Hint(expressions=[called]))
+    for source in others:
+        if source.semi and not dialect.hints:
+            continue
+        join = exp.Join(this=aliased(source))
+        if source.semi:
+            join.set("side", "LEFT")
+            join.set("kind", "SEMI")
+        elif not source.on:
+            join.set("kind", "CROSS")
+        if source.on:
+            join.set("on", _bare(chain("AND", *(dialect.expression(e) for e in source.on))))
+        query.append("joins", join)
+
+
+def _exists(source: Source, dialect: Dialect) -> Sql:
+    inner = exp.Select(expressions=[number("1")])
+    inner.set("from_", exp.From(this=aliased(source)))
+    inner.set("where", exp.Where(this=_bare(chain("AND", *(dialect.expression(e) for e in source.on)))))
+    return exp.Exists(this=inner)
+
+
+def aliased(source: Source) -> Sql:
+    alias = exp.TableAlias(this=exp.to_identifier(source.alias))
+    if isinstance(source.table, exp.Table):
+        table = source.table.copy()
+        table.set("alias", alias)
+        return table
+    return exp.Subquery(this=source.table, alias=alias)
+
+
+def placed(conditions: list[Expr], tables: list[set[str]]) -> list[list[Expr]]:
+    """Each condition beside the first table by which all it reads is known."""
+    found: list[list[Expr]] = [[] for _ in tables]
+    for condition in conditions:
+        wanted, known = _tables(condition), set[str]()
+        for place, aliases in enumerate(tables):
+            known |= aliases
+            if wanted <= known:
+                found[place].append(condition)
+                break
+    return found
+
+
+def _tables(expr: Expr) -> set[str]:
+    if isinstance(expr, Col):
+        return {expr.table}
+    return set[str]().union(*(_tables(arg) for arg in expr.args)) if isinstance(expr, Call) else set()
+
+
+def _as(value: Sql, name: str) -> Sql:
+    if isinstance(value, exp.Column) and value.name == name:
+        return value
+    return exp.alias_(_bare(value), exp.to_identifier(name, quoted=True))
+
+
+def _bare(value: Sql) -> Sql:
+    return value.this if isinstance(value, exp.Paren) else value

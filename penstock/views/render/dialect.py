@@ -1,0 +1,73 @@
+"""What differs between the two SQL dialects: constants, casts, null-safe equality, semi joins, hints, one row to two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from penstock.errors import ConfigError
+from penstock.relation.types import PgType
+from penstock.views import expressions
+from penstock.views.expr import INT8, Col, Expr, Lit, kind, lit
+from penstock.views.expressions.sql import Sql, cast, column, fn, number, pg_cast, string
+from penstock.views.typer import type_name
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One target. `hints` is True where the engine reads /*+ BROADCAST */ comments."""
+
+    name: str
+    calls: Mapping[str, Callable[..., Sql]]
+    hints: bool
+
+    def expression(self, expr: Expr) -> Sql:
+        if isinstance(expr, Col):
+            return column(expr.name, expr.table)
+        if isinstance(expr, Lit):
+            return self.constant(expr)
+        args = [self.expression(arg) for arg in expr.args]
+        return self.calls[expr.op](expr, *args)
+
+    def constant(self, value: Lit) -> Sql:
+        if value.value is None:
+            return self.cast(exp.Null(), value.pg, value.spark)
+        form = kind(value.pg)
+        if form == "bool":
+            return exp.Boolean(this=value.value == "true")
+        if form in ("text", "opaque"):
+            return string(value.value)
+        if form == "int" and value.spark == "int":
+            return number(value.value)
+        if form == "numeric" and "." in value.value and self.name == "postgres":
+            return number(value.value)
+        return self.cast(string(value.value), value.pg, value.spark)
+
+    def cast(self, value: Sql, pg: PgType, spark: str) -> Sql:
+        return cast(value, spark) if self.name == "spark" else pg_cast(value, type_name(pg))
+
+    def both_sides(self) -> Sql:
+        """A row for −1 and one for +1, from each row."""
+        signs = [self.constant(lit(sign, INT8)) for sign in (-1, 1)]
+        if self.name == "spark":
+            return fn("EXPLODE", fn("ARRAY", *signs))
+        return fn("UNNEST", exp.Array(expressions=signs))
+
+    def text(self, tree: Sql) -> str:
+        """The statement, formatted for a person."""
+        return str(tree.sql(dialect=self.name, pretty=True))
+
+
+SPARK = Dialect("spark", expressions.SPARK, hints=True)
+POSTGRES = Dialect("postgres", expressions.POSTGRES, hints=False)
+_DIALECTS: dict[str, Dialect] = {"spark": SPARK, "postgres": POSTGRES}
+
+
+def dialect_of(name: str) -> Dialect:
+    if name not in _DIALECTS:
+        raise ConfigError(f"no renderer for {name!r}", hint=f"One of: {', '.join(_DIALECTS)}.")
+    return _DIALECTS[name]
+
+

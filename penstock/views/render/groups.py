@@ -1,0 +1,133 @@
+"""Grouping a Z-set in SQL: a row of weight w counts w times, so COUNT(*) is SUM(w) and SUM(x) is SUM(x·w)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from penstock.views.algebra import Group, Measure, Shift
+from penstock.views.expr import BOOL, INT4, INT8, Col, Expr, call, is_nullable, kind, lit
+from penstock.views.expressions.sql import Sql, binary, case, chain, column, fn, is_null, number
+from penstock.views.render.block import Block, Source, select, weight_of
+from penstock.views.render.dialect import Dialect
+
+if TYPE_CHECKING:
+    from penstock.views.render.renderer import Renderer
+
+_OLD, _NEW, _SIDE = "_old", "_new", "_side"
+
+
+def grouped(block: Block, node: Group, dialect: Dialect) -> Block:
+    keys = {name: block.over(expr) for name, expr in node.keys}
+    measures = {m.name: _measure(block, m, dialect, lonely=not node.keys) for m in node.measures}
+    having = None
+    if node.keep == "changed":
+        having = chain("OR", *(binary("<>", sql, number("0")) for sql in measures.values()))
+    elif node.keep == "present" and node.keys:
+        having = binary(">", measures[node.measures[0].name], number("0"))
+    return Block(
+        block.sources, keys, where=block.where, group=list(keys.values()), measures=measures, having=having,
+    )  # fmt: skip
+
+
+def netted(block: Block, dialect: Dialect) -> Block:
+    total = fn("SUM", weight_of(block, dialect))
+    return Block(
+        block.sources, block.items, where=block.where, group=list(block.items.values()), total=total,
+        having=binary(">", total.copy(), number("0")),
+    )  # fmt: skip
+
+
+def _measure(block: Block, measure: Measure, dialect: Dialect, *, lonely: bool) -> Sql:
+    """A measure's SQL over a block; `lonely`: without keys there may be no row at all, and a sum of none is NULL."""
+    weighted = bool(block.weight) or block.negative
+    if measure.how == "rows":
+        if not weighted:
+            return fn("COUNT", exp.Star())
+        return _counted(fn("SUM", weight_of(block, dialect)), dialect, measure, or_zero=lonely)
+    assert measure.arg is not None
+    arg = block.over(measure.arg)
+    sql = dialect.expression(arg)
+    if measure.how in ("min", "max"):
+        return fn(measure.how.upper(), sql)
+    if measure.how == "nonnull":
+        if not weighted:
+            return fn("COUNT", sql)
+        present = case((is_null(sql), number("0")), default=weight_of(block, dialect))
+        return _counted(fn("SUM", present), dialect, measure, or_zero=lonely)
+    wide = dialect.cast(sql, measure.column.pg, measure.column.spark) if _grows(arg, measure) else sql
+    product = binary("*", wide, weight_of(block, dialect)) if weighted else wide
+    return _counted(fn("SUM", product), dialect, measure, or_zero=lonely or is_nullable(arg))
+
+
+def _grows(arg: Expr, measure: Measure) -> bool:
+    """Integers add up in the sum's own type; a decimal's product with a weight is wide enough already."""
+    return kind(arg.pg) == "int" and measure.column.spark != "bigint"
+
+
+def _counted(total: Sql, dialect: Dialect, measure: Measure, *, or_zero: bool) -> Sql:
+    column = measure.column
+    if or_zero:
+        total = fn("COALESCE", total, dialect.constant(lit(0, column.pg, column.spark)))
+    # PostgreSQL sums bigint as numeric; Spark's sums already have the column's type, except of narrow decimals.
+    if dialect.name == "postgres" or (column.spark.startswith("decimal") and measure.how == "sum"):
+        total = dialect.cast(total, column.pg, column.spark)
+    return total
+
+
+def shifted(render: Renderer, node: Shift) -> Block:
+    """Old and new totals of each group side by side, then one row of each, −1 and +1."""
+    alias = render.alias("g")
+    side = Col(_SIDE, INT8, "bigint", False, alias)
+    retracted = call("compare", side, lit(0, INT4), pg=BOOL, detail="<")
+
+    def either(measure: Measure) -> Expr:
+        pg, spark = measure.column.pg, measure.column.spark
+        old, new = (Col(f"{measure.name}{part}", pg, spark, False, alias) for part in (_OLD, _NEW))
+        return call("case", retracted, old, new, pg=pg, spark=spark)
+
+    items: dict[str, Expr] = {key.name: Col(key.name, key.pg, key.spark, key.nullable, alias) for key in node.keys}
+    items |= {measure.name: either(measure) for measure in node.measures}
+    block = Block([Source(_totals(render, node), alias)], items, weight=[side])
+    if node.keys:
+        rows = items[node.measures[0].name]
+        block.where.append(call("compare", rows, lit(0, INT4), pg=BOOL, detail=">"))
+    return block
+
+
+def _totals(render: Renderer, node: Shift) -> Sql:
+    """Keys, old and new totals, and a row for each side."""
+    dialect, alias = render.dialect, render.alias("u")
+    both = exp.Union(
+        this=select(_remembered(render, node), dialect, weighted=False),
+        expression=select(_moved(render, node), dialect, weighted=False),
+        distinct=False,
+    )
+    keys: dict[str, Expr] = {k.name: Col(k.name, k.pg, k.spark, k.nullable, alias) for k in node.keys}
+    totals: dict[str, Sql] = {}
+    for measure in node.measures:
+        for name in (f"{measure.name}{_OLD}", f"{measure.name}{_NEW}"):
+            totals[name] = _counted(fn("SUM", column(name, alias)), dialect, measure, or_zero=False)
+    totals[_SIDE] = dialect.both_sides()
+    return select(Block([Source(both, alias)], keys, group=list(keys.values()), measures=totals), dialect, weighted=False)
+
+
+def _remembered(render: Renderer, node: Shift) -> Block:
+    """The state's rows, times their weight: in the old total and in the new one."""
+    block = render.open_block(node.state)
+    weight = weight_of(block, render.dialect)
+    for measure in node.measures:
+        value = binary("*", render.dialect.expression(block.items.pop(measure.name)), weight)
+        block.measures |= {f"{measure.name}{_OLD}": value, f"{measure.name}{_NEW}": value.copy()}
+    return block
+
+
+def _moved(render: Renderer, node: Shift) -> Block:
+    """The change's totals: nothing in the old total, all in the new one."""
+    block = render.open_block(node.change)
+    for measure in node.measures:
+        value = render.dialect.expression(block.items.pop(measure.name))
+        zero = render.dialect.constant(lit(0, measure.column.pg, measure.column.spark))
+        block.measures |= {f"{measure.name}{_OLD}": zero, f"{measure.name}{_NEW}": value}
+    return block

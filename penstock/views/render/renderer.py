@@ -1,0 +1,219 @@
+"""An algebra tree becomes SQL: one block per stretch of foldable operators, one CTE per node that is used twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sqlglot import exp
+
+from penstock.views.algebra import (
+    Filter,
+    Group,
+    Join,
+    Leaf,
+    Negate,
+    Net,
+    Node,
+    Project,
+    Read,
+    SemiJoin,
+    Shift,
+    UnionAll,
+    inputs,
+    outputs,
+)  # fmt: skip
+from penstock.views.expr import BOOL, INT8, Col, Expr, call
+from penstock.views.expressions.sql import Sql
+from penstock.views.render.block import Block, Source, placed, select
+from penstock.views.render.dialect import Dialect
+from penstock.views.render.groups import grouped, netted, shifted
+from penstock.views.render.placeholder import placeholder
+from penstock.zset import WEIGHT
+
+Folder = Callable[["Renderer", Any], Block]
+
+
+class Renderer:
+    """Renders the trees of one statement; `reads` and `ctes` gather what it named."""
+
+    def __init__(self, dialect: Dialect, roots: Iterable[Node]) -> None:
+        self.dialect = dialect
+        self.reads: set[Read] = set()
+        self.ctes: list[exp.CTE] = []
+        self._uses = _uses(roots)
+        self._shared: dict[int, str] = {}
+        self._aliases = 0
+
+    def block(self, node: Node) -> Block:
+        if self._uses[id(node)] > 1 and not isinstance(node, Leaf):
+            return self._from_cte(node)
+        return self._folded(node)
+
+    def open_block(self, node: Node) -> Block:
+        """A block that can take more: the node's own, or one that selects from it."""
+        block = self.block(node)
+        return block if block.open else self.wrapped(block, node)
+
+    def wrapped(self, block: Block, node: Node) -> Block:
+        weighted = is_weighted(node)
+        return self.over(select(block, self.dialect, weighted=weighted), node, weighted=weighted)
+
+    def over(self, table: Sql, node: Node, *, weighted: bool, prefix: str = "t") -> Block:
+        alias = self.alias(prefix)
+        items: dict[str, Expr] = {c.name: Col(c.name, c.pg, c.spark, c.nullable, alias) for c in outputs(node)}
+        weight: list[Expr] = [Col(WEIGHT, INT8, "bigint", False, alias)] if weighted else []
+        return Block([Source(table, alias)], items, weight)
+
+    def shared(self, node: Node) -> bool:
+        return id(node) in self._shared
+
+    def alias(self, prefix: str = "t") -> str:
+        self._aliases += 1
+        return f"{prefix}{self._aliases}"
+
+    def _folded(self, node: Node) -> Block:
+        return _FOLDERS[type(node)](self, node)
+
+    def _from_cte(self, node: Node) -> Block:
+        weighted = is_weighted(node)
+        if id(node) not in self._shared:
+            query = select(self._folded(node), self.dialect, weighted=weighted)
+            name = f"q{len(self._shared) + 1}"
+            self._shared[id(node)] = name
+            self.ctes.append(exp.CTE(this=query, alias=exp.TableAlias(this=exp.to_identifier(name))))
+        return self.over(exp.to_table(self._shared[id(node)]), node, weighted=weighted)
+
+
+def is_weighted(node: Node) -> bool:
+    """False where every row counts once: plain rows and groups."""
+    match node:
+        case Leaf():
+            return node.read.kind != "rows"
+        case Group():
+            return False
+        case Negate() | Net() | Shift():
+            return True
+        case SemiJoin():
+            return is_weighted(node.input)
+        case _:
+            return any(is_weighted(child) for child in inputs(node))
+
+
+def _uses(roots: Iterable[Node]) -> Counter[int]:
+    """How often each node is an input, a node's own inputs counted once."""
+    counts: Counter[int] = Counter()
+
+    def visit(node: Node) -> None:
+        counts[id(node)] += 1
+        if counts[id(node)] == 1:
+            for child in inputs(node):
+                visit(child)
+
+    for root in roots:
+        visit(root)
+    return counts
+
+
+# One folder per node --------------------------------------------------------------------------------------------------
+
+
+def _leaf(render: Renderer, node: Leaf) -> Block:
+    render.reads.add(node.read)
+    alias = render.alias(node.read.kind[0])
+    items: dict[str, Expr] = {
+        name: Col(column.name, column.pg, column.spark, column.nullable, alias) for name, column in node.columns
+    }
+    weight: list[Expr] = [Col(WEIGHT, INT8, "bigint", False, alias)] if is_weighted(node) else []
+    return Block([Source(exp.to_table(placeholder(node.read)), alias)], items, weight)
+
+
+def _filter(render: Renderer, node: Filter) -> Block:
+    block = render.open_block(node.input)
+    block.where += [block.over(predicate) for predicate in node.predicates]
+    return block
+
+
+def _project(render: Renderer, node: Project) -> Block:
+    block = render.open_block(node.input)
+    block.items = {name: block.over(expr) for name, expr in node.items}
+    return block
+
+
+def _negate(render: Renderer, node: Negate) -> Block:
+    block = render.open_block(node.input)
+    block.negative = not block.negative
+    return block
+
+
+def _join(render: Renderer, node: Join) -> Block:
+    blocks = [render.open_block(child) for child in node.inputs]
+    blocks = [
+        block if len(block.sources) == 1 and not block.negative else render.wrapped(block, child)
+        for block, child in zip(blocks, node.inputs, strict=True)
+    ]
+    whole = Block([], {})
+    for block in blocks:
+        whole.sources += block.sources
+        whole.items |= block.items
+        whole.weight += block.weight
+        whole.where += block.where
+    conditions = [whole.over(condition) for condition in node.on]
+    aliases = [{source.alias} for source in whole.sources]
+    for source, found in zip(whole.sources, placed(conditions, aliases), strict=True):
+        source.on = found
+    first = whole.sources[0]
+    first.broadcast = node.small
+    whole.where += first.on
+    first.on = []
+    return whole
+
+
+def _union_all(render: Renderer, node: UnionAll) -> Block:
+    weighted, given = is_weighted(node), outputs(node)
+    branches = []
+    for child in node.inputs:
+        block = render.block(child)
+        if block.open:
+            block.items = {col.name: block.items[col.name] for col in given}
+        branches.append(select(block, render.dialect, weighted=weighted))
+    return render.over(union(branches), node, weighted=weighted, prefix="u")
+
+
+def union(branches: list[exp.Select]) -> Sql:
+    whole: Sql = branches[0]
+    for branch in branches[1:]:
+        whole = exp.Union(this=whole, expression=branch, distinct=False)
+    return whole
+
+
+def _semi_join(render: Renderer, node: SemiJoin) -> Block:
+    block = render.open_block(node.input)
+    by = render.block(node.by)
+    alias = render.alias("k")
+    table: Sql = by.sources[0].table if render.shared(node.by) else select(by, render.dialect, weighted=False)
+    matches: list[Expr] = []
+    for mine, theirs in zip(node.keys, node.by_keys, strict=True):
+        other = Col(theirs.name if isinstance(theirs, Col) else "", theirs.pg, theirs.spark, True, alias)
+        matches.append(call("compare", block.over(mine), other, pg=BOOL, detail="<=>"))
+    block.sources.append(Source(table, alias, matches, semi=True, broadcast=True))
+    return block
+
+
+def _net(render: Renderer, node: Net) -> Block:
+    return netted(render.open_block(node.input), render.dialect)
+
+
+def _group(render: Renderer, node: Group) -> Block:
+    return grouped(render.open_block(node.input), node, render.dialect)
+
+
+def _shift(render: Renderer, node: Shift) -> Block:
+    return shifted(render, node)
+
+
+_FOLDERS: dict[type, Folder] = {
+    Leaf: _leaf, Filter: _filter, Project: _project, Join: _join, UnionAll: _union_all, Negate: _negate,
+    SemiJoin: _semi_join, Net: _net, Group: _group, Shift: _shift,
+}  # fmt: skip

@@ -1,0 +1,45 @@
+"""A column nobody above reads is not read: scans, projections and union branches give only what is used."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.views.algebra import Aggregate, Filter, Join, Node, Project, Scan, UnionAll, outputs
+from penstock.views.expr import names
+from penstock.views.rewrites.tree import over
+
+
+def prune_columns(node: Node) -> Node:
+    return _prune(node, frozenset(col.name for col in outputs(node)))
+
+
+def _prune(node: Node, used: frozenset[str]) -> Node:
+    match node:
+        case Scan():
+            return replace(node, columns=tuple(pair for pair in node.columns if pair[0] in used))
+        case Filter():
+            read = used.union(*(names(p) for p in node.predicates))
+            return over(node, (_prune(node.input, read),))
+        case Project():
+            items = tuple(item for item in node.items if item[0] in used)
+            read = frozenset[str]().union(*(names(e) for _, e in items))
+            return Project(_prune(node.input, read), items)
+        case Join():
+            read = used.union(*(names(p) for p in node.on))
+            return over(node, tuple(_prune(child, read) for child in node.inputs))
+        case UnionAll():
+            return over(node, tuple(_prune(_exactly(child, used), used) for child in node.inputs))
+        case Aggregate():
+            # Whatever is above: a CTE's uses then still share one aggregate, with all it remembers.
+            read = frozenset[str]().union(*(names(e) for _, e in node.keys))
+            read = read.union(*(names(m.arg) for m in node.measures if m.arg is not None))
+            return over(node, (_prune(node.input, read),))
+        case _:
+            return node
+
+
+def _exactly(branch: Node, used: frozenset[str]) -> Node:
+    """Branches of a union must agree in their columns, so each is a projection on the used ones."""
+    if isinstance(branch, Project):
+        return branch
+    return Project(branch, tuple((col.name, col) for col in outputs(branch) if col.name in used))

@@ -1,0 +1,59 @@
+"""Δ γ(R) = −γ₀ + γ₁ on the groups of ΔR, where γ₀ is what is remembered and γ₁ is γ₀ + γ(ΔR), or γ(R₁) where sums do not do.
+
+Counts and exact sums are linear: the new value is the old one plus that of the change. Extremes and float sums are not
+(a maximum may be deleted, floats drift): those groups are computed again from R₁. γ₀ comes from the operator's state
+either way, so what is retracted is what was given. Keys match null-safely. Without keys there is one row, always.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.views.algebra import Aggregate, Group, Leaf, Negate, Net, Node, Project, SemiJoin, Shift, UnionAll
+from penstock.views.expr import Col, Expr
+from penstock.views.rules.differentiator import Differentiator, Rule, When
+
+
+def delta(node: Aggregate, diff: Differentiator) -> Node | None:
+    change = diff.delta(node.input)
+    if change is None:
+        return None
+    state = diff.states[node]
+    return _linear(node, change, state) if is_linear(node) else _recomputed(node, change, state, diff)
+
+
+def is_linear(node: Aggregate) -> bool:
+    return all(measure.linear for measure in node.measures)
+
+
+def _linear(node: Aggregate, change: Node, state: Leaf) -> Node:
+    moved = Group(change, node.keys, node.measures, keep="changed")
+    return Shift(_of_groups(node, state, moved), moved, _keys(node), node.measures)
+
+
+def _recomputed(node: Aggregate, change: Node, state: Leaf, diff: Differentiator) -> Node:
+    touched = Group(change, node.keys, ())
+    args: dict[Expr, str] = {m.arg: f"{m.name}_arg" for m in reversed(node.measures) if m.arg is not None}
+    rows = Project(diff.after(node.input), (*node.keys, *((name, arg) for arg, name in args.items())))
+    measures = tuple(
+        replace(m, arg=Col(args[m.arg], m.arg.pg, m.arg.spark)) if m.arg is not None else m for m in node.measures
+    )
+    fresh = Group(Net(_of_groups(node, rows, touched)), tuple((c.name, c) for c in _keys(node)), measures, keep="present")
+    return UnionAll((Negate(_of_groups(node, state, touched)), fresh))
+
+
+def _of_groups(node: Aggregate, rows: Node, groups: Node) -> Node:
+    keys = _keys(node)
+    return SemiJoin(rows, keys, groups, keys) if keys else rows
+
+
+def _keys(node: Aggregate) -> tuple[Col, ...]:
+    return tuple(Col(name, expr.pg, expr.spark) for name, expr in node.keys)
+
+
+def at(node: Aggregate, diff: Differentiator, when: When) -> Node:
+    change = diff.delta(node) if when == "after" else None
+    return diff.states[node] if change is None else UnionAll((diff.states[node], change))
+
+
+RULE = Rule("Δ γ(R) = −γ₀ + γ₁ on the groups of ΔR", delta, at)
