@@ -1,12 +1,13 @@
 """Views kept fresh: SQL is parsed, lowered to a small algebra, differentiated by one rule per operator, and rendered.
 
-    view = compile_view("revenue", "SELECT …", resolve=…, typer=PostgresTyper(connection))
-    program = delta(view, frozenset({"shop.public.orders"}))     # or full(view)
-    program.outputs["view"].sql, program.reads, program.combined_sql()
+view = compile_view("revenue", "SELECT …", resolve=…, typer=PostgresTyper(connection))
+program = delta(view, frozenset({"shop.public.orders"}))     # or full(view)
+program.outputs["view"].sql, program.reads, program.combined_sql()
 """
 
 from penstock.views.algebra import Read, Relation
 from penstock.views.compile import compile_view
+from penstock.views.explain import explain
 from penstock.views.parse import Resolver
 from penstock.views.program import Output, Program, delta, full
 from penstock.views.render import placeholder
@@ -15,5 +16,5 @@ from penstock.views.view import OperatorState, View
 
 __all__ = [
     "Described", "OperatorState", "Output", "PostgresTyper", "Program", "Read", "Relation", "Resolver", "Typer", "View",
-    "compile_view", "delta", "full", "placeholder",
+    "compile_view", "delta", "explain", "full", "placeholder",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 """What each aggregate remembers, and how its result is read from that.
 
-count(x) remembers the non-NULL count; sum and avg remember it and the sum; min and max remember the extreme. Results are
-computed from what is remembered by one expression, so a retraction equals what was emitted, bit for bit.
+count(x) remembers the non-NULL count; sum and avg remember it and the sum; min and max the extreme. Results come
+from what is remembered by one expression, so a retraction equals what was emitted, bit for bit.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Memory:
 def remember(
     node: Node,
     keys: tuple[tuple[str, Expr], ...],
-    calls: Sequence[tuple[exp.Expression, Binder, PgType]],
+    calls: Sequence[tuple[exp.Expr, Binder, PgType]],
     name: Namer,
 ) -> Remembered:
     memory = _Memory(name)
@@ -76,7 +76,7 @@ def remember(
     return Remembered(Aggregate(node, keys, tuple(memory.measures)), tuple(results))
 
 
-def is_aggregate(node: exp.Expression) -> bool:
+def is_aggregate(node: exp.Expr) -> bool:
     """True for an aggregate call with a rule, and for an expression that contains one."""
     return any(type(found) in _READERS for found in node.find_all(exp.AggFunc))
 
@@ -119,7 +119,7 @@ def _extreme(how: str) -> Reader:
     return read
 
 
-_READERS: dict[type[exp.Expression], Reader] = {
+_READERS: dict[type[exp.Expr], Reader] = {
     exp.Count: _count,
     exp.Sum: _sum,
     exp.Avg: _avg,

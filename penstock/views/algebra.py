@@ -106,6 +106,13 @@ class Leaf:
 
 
 @dataclass(frozen=True)
+class Empty:
+    """No rows: what did not change."""
+
+    columns: tuple[tuple[str, Column], ...]
+
+
+@dataclass(frozen=True)
 class Negate:
     input: Node
 
@@ -147,12 +154,12 @@ class Shift:
     measures: tuple[Measure, ...]
 
 
-Node = Scan | Filter | Project | Join | UnionAll | Aggregate | Leaf | Negate | SemiJoin | Net | Group | Shift
+Node = Scan | Filter | Project | Join | UnionAll | Aggregate | Leaf | Empty | Negate | SemiJoin | Net | Group | Shift
 
 
 def inputs(node: Node) -> tuple[Node, ...]:
     match node:
-        case Scan() | Leaf():
+        case Scan() | Leaf() | Empty():
             return ()
         case Filter() | Project() | Aggregate() | Negate() | Net() | Group():
             return (node.input,)
@@ -174,7 +181,7 @@ def walk(node: Node) -> Iterator[Node]:
 def outputs(node: Node) -> tuple[Col, ...]:
     """The columns a node gives, in order."""
     match node:
-        case Scan() | Leaf():
+        case Scan() | Leaf() | Empty():
             return tuple(Col(name, c.pg, c.spark, c.nullable) for name, c in node.columns)
         case Filter() | Negate() | SemiJoin() | Net():
             return outputs(node.input)

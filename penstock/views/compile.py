@@ -1,4 +1,4 @@
-"""SQL in, View out: parse, lower, rewrite; then what it gives and remembers is read off the tree. Nothing is executed."""
+"""SQL in, View out: parse, lower, rewrite; what it gives and remembers is read off the tree. Nothing is executed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An expression is a tree of columns, constants and calls, each with its PostgreSQL type and the Spark type that holds it.
+"""An expression is a tree of columns, constants and calls, each with its PostgreSQL type and the Spark type holding it.
 
 The PostgreSQL type is the server's own answer; the Spark type is what the rendered Spark expression yields.
 """

@@ -1,4 +1,4 @@
-"""Which columns identify a row of a node's result: none known, or a set of columns; the empty set is at most one row."""
+"""Which columns identify a row of a node's result: unknown, or a set of columns; the empty set is at most one row."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _projected(node: Project) -> Key:
 
 
 def _joined(node: Join) -> Key:
-    """The keys of inputs from which all others follow: an input whose whole key is equated to known columns adds no rows."""
+    """The keys of inputs from which the others follow: one whose whole key is equated to known columns adds no rows."""
     keys = [key_of(child) for child in node.inputs]
     roots = set(range(len(keys)))
     for place in range(len(keys)):

@@ -5,12 +5,11 @@ A CTE is lowered once; each of its uses is a projection that renames its columns
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from penstock.errors import UnsupportedQuery
 from penstock.relation.types import PgType
 from penstock.views.aggregates import Remembered, is_aggregate, remember
 from penstock.views.algebra import Filter, Join, Node, Project, Relation, Scan, UnionAll
@@ -53,9 +52,9 @@ class Lowering:
         self._typer = typer
         self._taken: set[str] = set()
 
-    def query(self, tree: exp.Expression, visible: Mapping[str, Lowered] | None = None) -> Lowered:
+    def query(self, tree: exp.Expr, visible: Mapping[str, Lowered] | None = None) -> Lowered:
         ctes = dict(visible or {})
-        for cte in tree.ctes:
+        for cte in _ctes(tree):
             lowered = self.query(cte.this, ctes)
             ctes[cte.alias] = _renamed(lowered, [part.name for part in cte.args["alias"].columns])
         if isinstance(tree, exp.Subquery):
@@ -68,7 +67,7 @@ class Lowering:
 
     # FROM -------------------------------------------------------------------------------------------------------------
 
-    def _source(self, tree: exp.Expression, ctes: Mapping[str, Lowered]) -> Lowered:
+    def _source(self, tree: exp.Expr, ctes: Mapping[str, Lowered]) -> Lowered:
         alias = tree.alias
         if isinstance(tree, exp.Subquery):
             lowered = self.query(tree.this, ctes)
@@ -142,16 +141,14 @@ class Lowering:
         }
         return self._above_groups(tree, remembered.node, stands)
 
-    def _above_groups(self, tree: exp.Select, node: Node, stands: Mapping[exp.Expression, Expr]) -> Lowered:
+    def _above_groups(self, tree: exp.Select, node: Node, stands: Mapping[exp.Expr, Expr]) -> Lowered:
         """HAVING and SELECT over a grouped input: keys and aggregates are columns there."""
         places = {found: f"c{i}" for i, found in enumerate(stands)}
         columns: dict[tuple[str, str], Expr] = {(_GROUPED, places[found]): e for found, e in stands.items()}
         stand_in = [twin(_GROUPED, [(places[found], e.pg) for found, e in stands.items()])]
 
-        def replaced(tree: exp.Expression) -> exp.Expression:
-            return tree.copy().transform(
-                lambda n: exp.column(places[n], table=_GROUPED) if n in places else n
-            )
+        def replaced(tree: exp.Expr) -> exp.Expr:
+            return tree.copy().transform(lambda n: exp.column(places[n], table=_GROUPED) if n in places else n)
 
         having = tree.args.get("having")
         if having is not None:
@@ -161,7 +158,7 @@ class Lowering:
         items = [replaced(item) for item in tree.expressions]
         return self._projected(items, self._binder(columns, stand_in, items), node)
 
-    def _projected(self, items: Sequence[exp.Expression], binder: Binder, node: Node) -> Lowered:
+    def _projected(self, items: Sequence[exp.Expr], binder: Binder, node: Node) -> Lowered:
         bound = [(item.alias_or_name, _settled(binder.bind(item.unalias()))) for item in items]
         named = [(name, self._name("", name), e) for name, e in bound]
         node = Project(node, tuple((new, e) for _, new, e in named))
@@ -202,7 +199,7 @@ class Lowering:
     # types ------------------------------------------------------------------------------------------------------------
 
     def _binder(
-        self, columns: Mapping[tuple[str, str], Expr], twins: list[exp.Subquery], roots: Sequence[exp.Expression]
+        self, columns: Mapping[tuple[str, str], Expr], twins: list[exp.Subquery], roots: Sequence[exp.Expr]
     ) -> Binder:
         parts = list(dict.fromkeys(part for root in roots for part in described(root.unalias())))
         for part in parts:
@@ -210,7 +207,7 @@ class Lowering:
                 raise refused(part)
         return Binder(columns, self._describe(parts, twins), HANDLERS)
 
-    def _describe(self, parts: Sequence[exp.Expression], twins: list[exp.Subquery]) -> dict[exp.Expression, PgType]:
+    def _describe(self, parts: Sequence[exp.Expr], twins: list[exp.Subquery]) -> dict[exp.Expr, PgType]:
         if not parts:
             return {}
         select = exp.Select(expressions=[exp.alias_(part.copy(), f"e{i}") for i, part in enumerate(parts)])
@@ -221,20 +218,25 @@ class Lowering:
         return {part: column.pg for part, column in zip(parts, found, strict=True)}
 
 
-def _expressions(tree: exp.Select) -> Iterator[exp.Expression]:
+def _ctes(tree: exp.Expr) -> list[exp.Expr]:
+    found = tree.args.get("with_")
+    return list(found.expressions) if found is not None else []
+
+
+def _expressions(tree: exp.Select) -> Iterator[exp.Expr]:
     yield from tree.expressions
     if tree.args.get("having") is not None:
         yield tree.args["having"].this
 
 
-def _aggregate_calls(tree: exp.Expression) -> Iterator[exp.Expression]:
+def _aggregate_calls(tree: exp.Expr) -> Iterator[exp.Expr]:
     for node in tree.find_all(exp.AggFunc):
         if not is_aggregate(node):
             raise refused(node)
         yield node
 
 
-def _unparen(node: exp.Expression) -> exp.Expression:
+def _unparen(node: exp.Expr) -> exp.Expr:
     return _unparen(node.this) if isinstance(node, exp.Paren) else node
 
 
@@ -253,7 +255,3 @@ def _renamed(lowered: Lowered, names: Sequence[str]) -> Lowered:
     """The columns under the names listed after an alias: AS t(a, b)."""
     columns = [(names[i] if i < len(names) else name, col) for i, (name, col) in enumerate(lowered.columns)]
     return Lowered(lowered.node, tuple(columns))
-
-
-Namer = Callable[..., str]
-__all__ = ["Lowered", "Lowering", "UnsupportedQuery"]

@@ -29,7 +29,7 @@ Resolver = Callable[[tuple[str, ...]], Relation]
 class Query:
     """A qualified tree, the relations its table names (`r0`, …) stand for, and the columns PostgreSQL says it gives."""
 
-    tree: exp.Expression
+    tree: exp.Expr
     relations: Mapping[str, Relation]
     columns: tuple[Described, ...]
 
@@ -46,7 +46,7 @@ def parse_query(sql: str, *, dialect: str, resolve: Resolver, typer: Typer) -> Q
     return Query(_qualified(tree, relations), relations, columns)
 
 
-def _one_query(sql: str) -> exp.Expression:
+def _one_query(sql: str) -> exp.Expr:
     try:
         statements = [found for found in parse(sql, read="postgres") if found is not None]
     except ParseError as error:
@@ -73,7 +73,7 @@ def _syntax_error(error: ParseError) -> InvalidQuery:
     )
 
 
-def _name_relations(tree: exp.Expression, resolve: Resolver) -> dict[str, Relation]:
+def _name_relations(tree: exp.Expr, resolve: Resolver) -> dict[str, Relation]:
     """Give each table of the tree a plain name (`r0`, …), keeping what it was called as its alias."""
     relations: dict[str, Relation] = {}
     names: dict[str, str] = {}
@@ -106,7 +106,7 @@ def _base_tables(scope: Scope) -> list[exp.Table]:
     ]  # fmt: skip
 
 
-def _checked(tree: exp.Expression, relations: Mapping[str, Relation], typer: Typer) -> tuple[Described, ...]:
+def _checked(tree: exp.Expr, relations: Mapping[str, Relation], typer: Typer) -> tuple[Described, ...]:
     stand_in = with_twins(tree, relations)
     try:
         columns = typer.describe(stand_in.sql(dialect="postgres"))
@@ -121,10 +121,10 @@ def _checked(tree: exp.Expression, relations: Mapping[str, Relation], typer: Typ
     return columns
 
 
-def with_twins(tree: exp.Expression, relations: Mapping[str, Relation]) -> exp.Expression:
+def with_twins(tree: exp.Expr, relations: Mapping[str, Relation]) -> exp.Expr:
     """The same query over stand-ins that hold no rows of anybody."""
 
-    def stand_in(node: exp.Expression) -> exp.Expression:
+    def stand_in(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Table) and not node.args.get("db") and node.name in relations:
             schema = relations[node.name].schema
             return twin(node.alias, [(column.name, column.pg) for column in schema.columns])
@@ -142,8 +142,10 @@ def _near(message: str, relations: Mapping[str, Relation]) -> str:
     return f"Columns of the tables it names: {', '.join(known)}." if missing else "The message is PostgreSQL's."
 
 
-def _qualified(tree: exp.Expression, relations: Mapping[str, Relation]) -> exp.Expression:
-    schema = {name: dict.fromkeys(relation.schema.names, "text") for name, relation in relations.items()}
+def _qualified(tree: exp.Expr, relations: Mapping[str, Relation]) -> exp.Expr:
+    schema: dict[str, object] = {
+        name: dict.fromkeys(relation.schema.names, "text") for name, relation in relations.items()
+    }
     try:
         return qualify(tree.copy(), dialect="postgres", schema=schema, quote_identifiers=False, identify=True)
     except OptimizeError as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from penstock.relation.schema import Column
-from penstock.views.algebra import Aggregate, Group, Node, Project, Read, Scan
+from penstock.views.algebra import Aggregate, Empty, Group, Node, Project, Read, Scan, outputs
 from penstock.views.render import Dialect, Renderer, dialect_of
 from penstock.views.render.block import select
 from penstock.views.render.combine import combined
@@ -33,7 +33,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Program:
-    """`outputs` are the view and the operator states that may change, by name; what cannot change is not there.
+    """`outputs` are the view and every operator state, by name; one that cannot change selects no rows.
 
     `reads` are the placeholder tables (`placeholder(read)`) that the SQL names:
     delta    the input's consolidated changes: used columns and `_weight`
@@ -76,15 +76,15 @@ def delta(
 ) -> Program:
     """The changes of the outputs from those of the `changed` inputs; `sizes` are rows of the inputs, where known."""
     diff = Differentiator(RULES, changed, state_leaves(view), sizes or {})
-    trees: dict[str, Node] = {}
-    change = diff.delta(view.plan)
-    if change is not None:
-        trees[VIEW] = change
+    trees: dict[str, Node] = {VIEW: diff.delta(view.plan) or _nothing(view.columns)}
     for node, state in zip(diff.states, view.states, strict=True):
         moved = diff.delta(node)
-        if moved is not None:
-            trees[state.name] = _state_tree(moved, node, view)
+        trees[state.name] = _nothing(state.schema.columns) if moved is None else _state_tree(moved, node, view)
     return _program(view, trees, tuple(diff.laws), dialect_of(dialect))
+
+
+def _nothing(columns: tuple[Column, ...]) -> Empty:
+    return Empty(tuple((column.name, column) for column in columns))
 
 
 def _plain(node: Node, made: dict[Node, Node]) -> Node:
@@ -101,27 +101,23 @@ def _plain(node: Node, made: dict[Node, Node]) -> Node:
 
 def _state_tree(rows: Node, node: Aggregate, view: View) -> Node:
     """The aggregate's rows under the names its state stores them by."""
-    from penstock.views.algebra import outputs
-
     stored = dict(state_leaves(view)[node].columns)
     return Project(rows, tuple((stored[col.name].name, col) for col in outputs(rows)))
 
 
 def _program(view: View, trees: Mapping[str, Node], laws: tuple[str, ...], dialect: Dialect) -> Program:
     columns = {VIEW: view.columns, **{state.name: state.schema.columns for state in view.states}}
-    outputs: dict[str, Output] = {}
+    made: dict[str, Output] = {}
     reads: set[Read] = set()
     for name, tree in trees.items():
         render = Renderer(dialect, [tree])
-        outputs[name] = Output(dialect.text(_statement(render, tree)), columns[name])
+        made[name] = Output(dialect.text(_statement(render, tree)), columns[name])
         reads |= render.reads
-    return Program(outputs, frozenset(reads), laws, trees, dialect)
+    return Program(made, frozenset(reads), laws, trees, dialect)
 
 
-def _statement(render: Renderer, tree: Node) -> exp.Expression:
+def _statement(render: Renderer, tree: Node) -> exp.Expr:
     query = select(render.block(tree), render.dialect, weighted=True)
     if render.ctes:
         query.set("with_", exp.With(expressions=render.ctes))
     return query
-
-

@@ -12,18 +12,18 @@ from sqlglot import exp
 from penstock.errors import UnsupportedQuery
 
 _LATER = "docs/operators.md lists what a view may use."
-Check = tuple[type[exp.Expression], Callable[[exp.Expression], str | None], str]
+Check = tuple[type[exp.Expr], Callable[[exp.Expr], str | None], str]
 
 
-def _always(name: str) -> Callable[[exp.Expression], str | None]:
+def _always(name: str) -> Callable[[exp.Expr], str | None]:
     return lambda node: name
 
 
-def _having(arg: str, name: str) -> Callable[[exp.Expression], str | None]:
+def _having(arg: str, name: str) -> Callable[[exp.Expr], str | None]:
     return lambda node: name if node.args.get(arg) else None
 
 
-def _join(node: exp.Expression) -> str | None:
+def _join(node: exp.Expr) -> str | None:
     side, how, method = (str(node.args.get(part) or "").upper() for part in ("side", "kind", "method"))
     if side in ("LEFT", "RIGHT", "FULL"):
         return f"{side} OUTER JOIN"
@@ -32,23 +32,23 @@ def _join(node: exp.Expression) -> str | None:
     return f"{how} JOIN" if how not in ("", "INNER", "CROSS") else None
 
 
-def _set_operation(node: exp.Expression) -> str | None:
+def _set_operation(node: exp.Expr) -> str | None:
     if isinstance(node, exp.Union):
         return "UNION (without ALL)" if node.args.get("distinct") else None
     return type(node).__name__.upper()
 
 
-def _subquery(node: exp.Expression) -> str | None:
+def _subquery(node: exp.Expr) -> str | None:
     """Subqueries stand in FROM and in set operations, nowhere else."""
-    inside = node.parent
-    return None if isinstance(inside, (exp.From, exp.Join, exp.SetOperation, exp.Subquery, exp.With)) else "a scalar subquery"
+    places = (exp.From, exp.Join, exp.SetOperation, exp.Subquery, exp.With)
+    return None if isinstance(node.parent, places) else "a scalar subquery"
 
 
-def _distinct(node: exp.Expression) -> str | None:
+def _distinct(node: exp.Expr) -> str | None:
     return "DISTINCT in an aggregate" if isinstance(node.parent, exp.AggFunc) else "SELECT DISTINCT"
 
 
-def _ordered(node: exp.Expression) -> str | None:
+def _ordered(node: exp.Expr) -> str | None:
     return "ORDER BY in an aggregate" if node.find_ancestor(exp.AggFunc) else "ORDER BY"
 
 
@@ -59,7 +59,7 @@ _CHECKS: tuple[Check, ...] = (
     (exp.Distinct, _distinct, "GROUP BY the same columns gives the distinct rows."),
     (exp.Window, _always("a window function"), _LATER),
     (exp.Exists, _always("EXISTS (subquery)"), "A join with a grouped subquery may say the same."),
-    (exp.Filter, _always("FILTER on an aggregate"), "CASE inside the aggregate says the same: sum(CASE WHEN … THEN x END)."),
+    (exp.Filter, _always("FILTER on an aggregate"), "sum(CASE WHEN … THEN x END) says the same."),
     (exp.WithinGroup, _always("WITHIN GROUP"), _LATER),
     (exp.Order, _ordered, "A view is a set of rows; order them where you read it."),
     (exp.Limit, _always("LIMIT"), "A view is a set of rows; limit them where you read it."),
@@ -86,7 +86,7 @@ _CHECKS: tuple[Check, ...] = (
 )  # fmt: skip
 
 
-def refuse(tree: exp.Expression) -> None:
+def refuse(tree: exp.Expr) -> None:
     """Raise UnsupportedQuery for the first construct that has no rule."""
     for node in tree.walk():
         for wanted, name_of, hint in _CHECKS:

@@ -57,9 +57,7 @@ class PostgresTyper:
         raw = self._connection.pgconn
         _check(raw.prepare(b"", sql.encode()))
         result = _check(raw.describe_prepared(b""))
-        return [
-            ((result.fname(i) or b"").decode(), result.ftype(i), result.fmod(i)) for i in range(result.nfields)
-        ]
+        return [((result.fname(i) or b"").decode(), result.ftype(i), result.fmod(i)) for i in range(result.nfields)]
 
     def _learn_names(self, wanted: Iterable[tuple[int, int]]) -> None:
         missing = [key for key in wanted if key not in self._names]

@@ -1,4 +1,4 @@
-"""What a view may compute: one file a family, each with its three tables (bind, Spark, Postgres). A new function is an entry."""
+"""What a view may compute: a file per family with its tables (bind, Spark, Postgres). A new function is an entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""+ − * / % and the numeric functions, with PostgreSQL's result types; what overflows is an error, never NULL or rounding."""
+"""+ − * / % and numeric functions in PostgreSQL's result types; what overflows is an error, never NULL or rounded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.errors import UnsupportedQuery
 from penstock.relation.types import PgType, spark_type
 from penstock.views import decimals
 from penstock.views.expr import NUMERIC, Call, Expr, Lit, call, kind
-from penstock.views.expressions.binder import Binder, refuse_types
+from penstock.views.expressions.binder import Binder, Handler, refuse_types
 from penstock.views.expressions.convert import convert
 from penstock.views.expressions.sql import Sql, binary, cast, fn, number
 from penstock.views.expressions.temporal import shift_time
@@ -16,12 +16,12 @@ from penstock.views.expressions.temporal import shift_time
 _NUMBERS = frozenset({"int", "numeric", "float"})
 _LEAST_WHOLE_DIGITS = 8  # fewer left of the point than this and ordinary values overflow: refused when the view is made
 
-_OPS = {exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul", exp.Div: "div", exp.Mod: "mod"}
+_OPS: dict[type[exp.Expr], str] = {exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul", exp.Div: "div", exp.Mod: "mod"}
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
 _SHAPES = {"add": decimals.add, "sub": decimals.add, "mul": decimals.multiply, "mod": decimals.remainder}
 
 
-def _bind_binary(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_binary(binder: Binder, node: exp.Expr) -> Expr:
     op = _OPS[type(node)]
     if isinstance(node.expression, exp.Interval) or isinstance(node.this, exp.Interval):
         return shift_time(binder, node, op)
@@ -61,7 +61,7 @@ def arithmetic(op: str, left: Expr, right: Expr, pg: PgType) -> Expr:
     return call(op, *operands, pg=NUMERIC, spark=decimals.name(shape))
 
 
-def _bind_negative(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_negative(binder: Binder, node: exp.Expr) -> Expr:
     arg = binder.bind(node.this)
     if kind(arg.pg) not in _NUMBERS:
         raise refuse_types("unary minus", (arg,))
@@ -70,18 +70,18 @@ def _bind_negative(binder: Binder, node: exp.Expression) -> Expr:
     return call("neg", arg, pg=arg.pg, spark=arg.spark)
 
 
-def _bind_abs(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_abs(binder: Binder, node: exp.Expr) -> Expr:
     arg = _number(binder, node, "abs")
     return call("abs", arg, pg=binder.type_of(node), spark=arg.spark)
 
 
-def _bind_sign(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_sign(binder: Binder, node: exp.Expr) -> Expr:
     arg = _number(binder, node, "sign")
     pg = binder.type_of(node)
     return call("sign", arg, pg=pg, spark="double" if kind(pg) == "float" else "decimal(1,0)")
 
 
-def _bind_whole(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_whole(binder: Binder, node: exp.Expr) -> Expr:
     """floor and ceil."""
     if node.args.get("decimals") is not None or node.args.get("to") is not None:
         raise UnsupportedQuery("floor and ceil with a scale are not supported", hint="Use round(x, n).")
@@ -97,7 +97,7 @@ def _bind_whole(binder: Binder, node: exp.Expression) -> Expr:
     return call(op, arg, pg=pg, spark=whole)
 
 
-def _bind_round(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_round(binder: Binder, node: exp.Expr) -> Expr:
     arg, pg = _number(binder, node, "round"), binder.type_of(node)
     digits = node.args.get("decimals")
     if kind(pg) == "float":
@@ -115,7 +115,7 @@ def _bind_round(binder: Binder, node: exp.Expression) -> Expr:
     return call("round", arg, pg=NUMERIC, spark=decimals.name(shape), detail=str(places))
 
 
-def _number(binder: Binder, node: exp.Expression, what: str) -> Expr:
+def _number(binder: Binder, node: exp.Expr, what: str) -> Expr:
     arg = binder.bind(node.this)
     if kind(arg.pg) not in _NUMBERS:
         raise refuse_types(what, (arg,))
@@ -132,12 +132,12 @@ def _spark_whole(e: Call, a: Sql) -> Sql:
     name = e.op.upper()
     if kind(e.pg) != "float":
         return fn(name, a)
-    # Spark's floor of a double is a bigint, which cannot hold infinity, NaN or what is beyond 2^63; all of those are whole.
+    # Spark's floor of a double is a bigint, which cannot hold infinity, NaN or 2^63; all of those are whole already.
     small = binary("<", fn("ABS", a), cast(number("4503599627370496"), "double"))
     return fn("IF", small, cast(fn(name, a), "double"), a)
 
 
-BIND = {
+BIND: dict[type[exp.Expr], Handler] = {
     **dict.fromkeys(_OPS, _bind_binary),
     exp.Neg: _bind_negative,
     exp.Abs: _bind_abs,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 
 from sqlglot import exp
 
@@ -13,23 +14,29 @@ from penstock.errors import UnsupportedQuery
 from penstock.relation.types import PgType
 from penstock.views.expr import BOOL, INT4, INT8, NUMERIC, TEXT, Expr, Lit, lit
 
-Handler = Callable[["Binder", exp.Expression], Expr]
+Handler = Callable[["Binder", exp.Expr], Expr]
+
+# Constants, columns, and pieces of another node's syntax: not asked about on their own.
+_UNTOLD = (
+    exp.Literal, exp.Null, exp.Boolean, exp.Column, exp.Paren, exp.Star, exp.If, exp.Interval, exp.Var, exp.DataType,
+    exp.Identifier, exp.Tuple,
+)  # fmt: skip
 
 
 class Binder:
-    """Binds the expressions of one SELECT: `columns` gives what (table, name) stands for, `types` PostgreSQL's answers."""
+    """Binds the expressions of one SELECT: `columns` by (table, name), `types` as PostgreSQL told them."""
 
     def __init__(
         self,
         columns: Mapping[tuple[str, str], Expr],
-        types: Mapping[exp.Expression, PgType],
-        handlers: Mapping[type[exp.Expression], Handler],
+        types: Mapping[exp.Expr, PgType],
+        handlers: Mapping[type[exp.Expr], Handler],
     ) -> None:
         self._columns = columns
         self._types = types
         self._handlers = handlers
 
-    def bind(self, node: exp.Expression) -> Expr:
+    def bind(self, node: exp.Expr) -> Expr:
         if isinstance(node, exp.Paren):
             return self.bind(node.this)
         if isinstance(node, exp.Column):
@@ -45,7 +52,7 @@ class Binder:
             raise refused(node)
         return handler(self, node)
 
-    def type_of(self, node: exp.Expression) -> PgType:
+    def type_of(self, node: exp.Expr) -> PgType:
         return self._types[node]
 
 
@@ -67,8 +74,6 @@ def number_literal(text: str) -> Lit:
 
 
 def numeric_literal(text: str) -> Lit:
-    from decimal import Decimal
-
     value = Decimal(text)
     plain = format(value, "f")
     whole, _, fraction = plain.lstrip("-").partition(".")
@@ -78,28 +83,26 @@ def numeric_literal(text: str) -> Lit:
     return Lit(plain, NUMERIC, f"decimal({precision},{len(fraction)})")
 
 
-def described(root: exp.Expression) -> Iterator[exp.Expression]:
+def described(root: exp.Expr) -> Iterator[exp.Expr]:
     """The parts of an expression whose types only PostgreSQL can tell."""
     for node in root.walk():
-        if isinstance(node, (exp.Literal, exp.Null, exp.Boolean, exp.Column, exp.Paren, exp.Star, exp.If, exp.Interval)):
-            continue
-        if isinstance(node, exp.Expression) and isinstance(node, (exp.Condition, exp.Func, exp.Cast)) and _alone(node):
+        if isinstance(node, (exp.Condition, exp.Func, exp.Cast)) and not isinstance(node, _UNTOLD) and _alone(node):
             yield node
 
 
-def _alone(node: exp.Expression) -> bool:
-    """Not a mere argument of its parent's syntax: a unit, a type, the field of EXTRACT."""
-    return not isinstance(node, (exp.Var, exp.DataType, exp.Identifier, exp.Tuple)) and not node.find_ancestor(exp.Interval)
+def _alone(node: exp.Expr) -> bool:
+    """Not the number inside an interval."""
+    return node.find_ancestor(exp.Interval) is None
 
 
-def refused(node: exp.Expression) -> UnsupportedQuery:
+def refused(node: exp.Expr) -> UnsupportedQuery:
     return UnsupportedQuery(
         f"{sql_name(node)} is not among the functions and operators a view may use",
         hint="docs/dialect.md lists them. Compute it in the source, or in a view that reads this one.",
     )
 
 
-def sql_name(node: exp.Expression) -> str:
+def sql_name(node: exp.Expr) -> str:
     """What a person calls the construct."""
     if isinstance(node, exp.Anonymous):
         return f"function {node.name.lower()}()"

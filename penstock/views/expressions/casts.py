@@ -8,7 +8,7 @@ from penstock.errors import UnsupportedQuery
 from penstock.relation.types import PgType, spark_type
 from penstock.views import decimals
 from penstock.views.expr import NUMERIC, TEXT, Call, Col, Expr, Lit, call, kind
-from penstock.views.expressions.binder import Binder
+from penstock.views.expressions.binder import Binder, Handler
 from penstock.views.expressions.convert import convert, plain, typed
 from penstock.views.expressions.sql import Sql, cast, fn, number, pg_cast
 
@@ -21,7 +21,7 @@ _ALIKE = {
 _VARCHAR = 1043
 
 
-def _bind_cast(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_cast(binder: Binder, node: exp.Expr) -> Expr:
     arg, pg = binder.bind(node.this), binder.type_of(node)
     if isinstance(arg, Lit) and arg.bare:
         if kind(pg) in ("char", "opaque"):
@@ -93,6 +93,6 @@ def _round_spark(e: Call, value: Sql) -> Sql:
     return cast(rounded, e.spark)
 
 
-BIND = {exp.Cast: _bind_cast}
+BIND: dict[type[exp.Expr], Handler] = {exp.Cast: _bind_cast}
 SPARK = {"convert": lambda e, a: cast(a, e.spark), "round_to": _round_spark}
 POSTGRES = {"convert": lambda e, a: pg_cast(a, e.pg.name), "round_to": lambda e, a: pg_cast(a, e.pg.name)}

@@ -6,19 +6,24 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from penstock.views.expr import BOOL, Call, Expr, Lit, call, kind
-from penstock.views.expressions.binder import Binder, refuse_types
+from penstock.views.expr import BOOL, Call, Expr, call, kind
+from penstock.views.expressions.binder import Binder, Handler, refuse_types
 from penstock.views.expressions.convert import common, fix, plain
 from penstock.views.expressions.sql import Sql, binary, chain, is_null, negation
 
-_EQUALITY = {exp.EQ: "=", exp.NEQ: "<>", exp.NullSafeEQ: "<=>", exp.NullSafeNEQ: "IS DISTINCT"}
-_ORDER = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_EQUALITY: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.NullSafeEQ: "<=>",
+    exp.NullSafeNEQ: "IS DISTINCT",
+}
+_ORDER: dict[type[exp.Expr], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _SIGNS = {**_EQUALITY, **_ORDER}
-# Held as text, yet equal values may have different texts: 1 month and 30 days, 1.0 and 1.00, reordered elements of both.
+# Held as text, yet equal values may have different texts: 1 month and 30 days, 1.0 and 1.00, both inside jsonb.
 _UNEQUAL_TEXTS = frozenset({1186, 1700, 3802})
 
 
-def _bind_comparison(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_comparison(binder: Binder, node: exp.Expr) -> Expr:
     sign = _SIGNS[type(node)]
     return compare(sign, binder.bind(node.this), binder.bind(node.expression), ordered=type(node) in _ORDER)
 
@@ -35,34 +40,34 @@ def check_comparable(what: str, args: Sequence[Expr], *, ordered: bool) -> None:
         raise refuse_types(what, args)
 
 
-def _bind_logic(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_logic(binder: Binder, node: exp.Expr) -> Expr:
     op = "and" if isinstance(node, exp.And) else "or"
     return call(op, _truth(binder, node.this), _truth(binder, node.expression), pg=BOOL)
 
 
-def _bind_not(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_not(binder: Binder, node: exp.Expr) -> Expr:
     return call("not", _truth(binder, node.this), pg=BOOL)
 
 
-def _truth(binder: Binder, node: exp.Expression) -> Expr:
+def _truth(binder: Binder, node: exp.Expr) -> Expr:
     return fix(binder.bind(node), BOOL)
 
 
-def _bind_is(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_is(binder: Binder, node: exp.Expr) -> Expr:
     value = binder.bind(node.this)
     if isinstance(node.expression, exp.Null):
         return call("is_null", plain(value), pg=BOOL)
     return compare("<=>", value, binder.bind(node.expression))  # IS TRUE, IS FALSE
 
 
-def _bind_between(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_between(binder: Binder, node: exp.Expr) -> Expr:
     value = binder.bind(node.this)
     low = compare(">=", value, binder.bind(node.args["low"]), ordered=True)
     high = compare("<=", value, binder.bind(node.args["high"]), ordered=True)
     return call("and", low, high, pg=BOOL)
 
 
-def _bind_in(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_in(binder: Binder, node: exp.Expr) -> Expr:
     value = binder.bind(node.this)
     listed = [binder.bind(item) for item in node.args.get("expressions") or ()]
     args = common((value, *listed), "IN")
@@ -82,11 +87,7 @@ def _in(e: Call, value: Sql, *items: Sql) -> Sql:
     return exp.Paren(this=exp.In(this=value, expressions=list(items)))
 
 
-def _is_true_literal(value: Expr) -> bool:
-    return isinstance(value, Lit) and value.value == "true"
-
-
-BIND = {
+BIND: dict[type[exp.Expr], Handler] = {
     **dict.fromkeys(_SIGNS, _bind_comparison),
     exp.And: _bind_logic,
     exp.Or: _bind_logic,
@@ -96,9 +97,7 @@ BIND = {
     exp.In: _bind_in,
 }
 SPARK = {
-    "compare": lambda e, a, b: (
-        negation(binary("<=>", a, b)) if e.detail == "IS DISTINCT" else binary(e.detail, a, b)
-    ),
+    "compare": lambda e, a, b: negation(binary("<=>", a, b)) if e.detail == "IS DISTINCT" else binary(e.detail, a, b),
     "and": lambda e, a, b: chain("AND", a, b),
     "or": lambda e, a, b: chain("OR", a, b),
     "not": lambda e, a: negation(a),

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.relation.types import spark_type
-from penstock.views.expr import BOOL, Call, Expr, call, kind
-from penstock.views.expressions.binder import Binder
+from penstock.views.expr import BOOL, Call, Expr, call
+from penstock.views.expressions.binder import Binder, Handler
 from penstock.views.expressions.comparison import check_comparable, compare
 from penstock.views.expressions.convert import common, fix
 from penstock.views.expressions.sql import Sql, case, fn
 
-_PICK = {exp.Coalesce: "coalesce", exp.Greatest: "greatest", exp.Least: "least"}
+_PICK: dict[type[exp.Expr], str] = {exp.Coalesce: "coalesce", exp.Greatest: "greatest", exp.Least: "least"}
 
 
-def _bind_case(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_case(binder: Binder, node: exp.Expr) -> Expr:
     subject = node.args.get("this")
     conditions = [
         compare("=", binder.bind(subject), binder.bind(branch.this)) if subject else fix(binder.bind(branch.this), BOOL)
@@ -29,7 +28,7 @@ def _bind_case(binder: Binder, node: exp.Expression) -> Expr:
     return call("case", *pairs, *values[len(conditions) :], pg=binder.type_of(node), spark=values[0].spark)
 
 
-def _bind_pick(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_pick(binder: Binder, node: exp.Expr) -> Expr:
     op, pg = _PICK[type(node)], binder.type_of(node)
     args = common([binder.bind(arg) for arg in (node.this, *node.expressions)], op, pg)
     if op != "coalesce":
@@ -37,7 +36,7 @@ def _bind_pick(binder: Binder, node: exp.Expression) -> Expr:
     return call(op, *args, pg=pg, spark=args[0].spark)
 
 
-def _bind_nullif(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_nullif(binder: Binder, node: exp.Expr) -> Expr:
     pg = binder.type_of(node)
     value = fix(binder.bind(node.this), pg)
     equal = compare("=", value, binder.bind(node.expression))
@@ -61,7 +60,11 @@ def empty_or(measure: Expr, counted: Expr, zero: Expr) -> Expr:
     return call("case", some, measure, pg=measure.pg, spark=measure.spark)
 
 
-BIND = {exp.Case: _bind_case, exp.Nullif: _bind_nullif, **dict.fromkeys(_PICK, _bind_pick)}
+BIND: dict[type[exp.Expr], Handler] = {
+    exp.Case: _bind_case,
+    exp.Nullif: _bind_nullif,
+    **dict.fromkeys(_PICK, _bind_pick),
+}
 SPARK = {
     "case": _case,
     "coalesce": _pick,
@@ -70,4 +73,3 @@ SPARK = {
     "nullif": lambda e, equal, value: case((equal, exp.Null()), default=value),
 }
 POSTGRES = SPARK
-__all__ = ["BIND", "POSTGRES", "SPARK", "empty_or", "kind", "spark_type"]

@@ -14,7 +14,7 @@ from penstock.errors import UnsupportedQuery
 from penstock.relation.types import PgType, spark_type
 from penstock.views import decimals
 from penstock.views.expr import DATE, FLOAT8, INT8, NUMERIC, TEXT, TIMESTAMP, TIMESTAMPTZ, Expr, Lit, call, kind
-from penstock.views.expressions.binder import refuse_types
+from penstock.views.expressions.binder import numeric_literal, refuse_types
 
 _INT_RANK = {21: 0, 23: 1, 20: 2}
 _TIME_RANK = {"date": 0, "timestamp": 1, "timestamptz": 2}
@@ -46,8 +46,6 @@ def typed(literal: Lit, pg: PgType) -> Lit:
         return Lit("true" if text.lower() in _TRUE else "false", pg, spark)
     if form in _FORMS and _FORMS[form].fullmatch(text):
         if form == "numeric":
-            from penstock.views.expressions.binder import numeric_literal
-
             return replace(numeric_literal(text), pg=pg)
         return Lit(text.lower() if form == "uuid" else text.replace("T", " "), pg, spark)
     raise UnsupportedQuery(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-Sql = exp.Expression
+Sql = exp.Expr
 
-_BINARY: dict[str, type[exp.Expression]] = {
+_BINARY: dict[str, type[exp.Expr]] = {
     "+": exp.Add, "-": exp.Sub, "*": exp.Mul, "%": exp.Mod, "DIV": exp.IntDiv,
     "=": exp.EQ, "<>": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE,
     "<=>": exp.NullSafeEQ, "IS DISTINCT": exp.NullSafeNEQ,

@@ -7,9 +7,9 @@ from sqlglot import exp
 from penstock.errors import UnsupportedQuery
 from penstock.relation.types import spark_type
 from penstock.views.expr import DATE, INT4, NUMERIC, TIMESTAMP, TIMESTAMPTZ, Call, Expr, call, kind
-from penstock.views.expressions.binder import Binder, refuse_types
-from penstock.views.expressions.convert import common, convert
-from penstock.views.expressions.sql import Sql, binary, cast, fn, number, pg_cast, string
+from penstock.views.expressions.binder import Binder, Handler, refuse_types
+from penstock.views.expressions.convert import convert
+from penstock.views.expressions.sql import Sql, binary, cast, fn, number, string
 
 _TIMES = ("timestamp", "timestamptz")
 # months, days, seconds of one unit
@@ -24,7 +24,7 @@ _FIELDS = {
 }  # fmt: skip
 
 
-def shift_time(binder: Binder, node: exp.Expression, op: str) -> Expr:
+def shift_time(binder: Binder, node: exp.Expr, op: str) -> Expr:
     """date ± integer, date − date, date or timestamp ± interval constant."""
     sign = {"add": 1, "sub": -1}.get(op)
     left, right = node.this, node.expression
@@ -44,7 +44,7 @@ def shift_time(binder: Binder, node: exp.Expression, op: str) -> Expr:
     raise refuse_types("+" if sign == 1 else "-", (a, b))
 
 
-def _shift_by_interval(binder: Binder, value: exp.Expression, interval: exp.Interval, sign: int) -> Expr:
+def _shift_by_interval(binder: Binder, value: exp.Expr, interval: exp.Interval, sign: int) -> Expr:
     arg = binder.bind(value)
     if kind(arg.pg) not in ("date", *_TIMES):
         raise refuse_types("adding an interval", (arg,))
@@ -74,7 +74,7 @@ def parse_interval(interval: exp.Interval) -> tuple[int, int, int]:
     return months, days, seconds
 
 
-def _bind_trunc(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_trunc(binder: Binder, node: exp.Expr) -> Expr:
     unit = node.args["unit"].name.upper()
     arg = binder.bind(node.this)
     if unit not in _TRUNCATIONS or kind(arg.pg) not in ("date", *_TIMES) or node.args.get("zone"):
@@ -86,7 +86,7 @@ def _bind_trunc(binder: Binder, node: exp.Expression) -> Expr:
     return call("date_trunc", convert(arg, pg, spark_type(pg.arrow)), pg=pg, detail=unit)
 
 
-def _bind_extract(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_extract(binder: Binder, node: exp.Expr) -> Expr:
     field = node.this.name.upper()
     arg = binder.bind(node.expression)
     if kind(arg.pg) not in ("date", *_TIMES) or binder.type_of(node).oid != NUMERIC.oid:
@@ -131,7 +131,11 @@ def _epoch_spark(e: Call, value: Sql) -> Sql:
     return cast(binary("*", micros, number("0.000001")), e.spark)
 
 
-BIND = {exp.TimestampTrunc: _bind_trunc, exp.DateTrunc: _bind_trunc, exp.Extract: _bind_extract}
+BIND: dict[type[exp.Expr], Handler] = {
+    exp.TimestampTrunc: _bind_trunc,
+    exp.DateTrunc: _bind_trunc,
+    exp.Extract: _bind_extract,
+}
 SPARK = {
     "add_days": lambda e, a, b: fn("DATE_ADD", a, b),
     "sub_days": lambda e, a, b: fn("DATE_SUB", a, b),
@@ -154,6 +158,3 @@ POSTGRES = {
 
 def _extract_postgres(field: str, value: Sql) -> Sql:
     return exp.Extract(this=exp.var(field), expression=value)
-
-
-__all__ = ["BIND", "POSTGRES", "SPARK", "common", "parse_interval", "pg_cast", "shift_time"]

@@ -6,30 +6,30 @@ from sqlglot import exp
 
 from penstock.errors import UnsupportedQuery
 from penstock.views.expr import BOOL, INT4, TEXT, Call, Expr, Lit, call, kind
-from penstock.views.expressions.binder import Binder, refuse_types
+from penstock.views.expressions.binder import Binder, Handler, refuse_types
 from penstock.views.expressions.convert import convert, plain
-from penstock.views.expressions.sql import Sql, binary, cast, chain, fn, number, string
+from penstock.views.expressions.sql import Sql, binary, chain, fn, number, string
 
 _TRIMS = {"BOTH": "btrim", "": "btrim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 
 
-def _text(binder: Binder, node: exp.Expression, what: str) -> Expr:
+def _text(binder: Binder, node: exp.Expr, what: str) -> Expr:
     arg = plain(binder.bind(node))
     if kind(arg.pg) != "text":
         raise refuse_types(what, (arg,))
     return arg
 
 
-def _bind_case_fold(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_case_fold(binder: Binder, node: exp.Expr) -> Expr:
     op = "lower" if isinstance(node, exp.Lower) else "upper"
     return call(op, _text(binder, node.this, op), pg=TEXT)
 
 
-def _bind_length(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_length(binder: Binder, node: exp.Expr) -> Expr:
     return call("length", _text(binder, node.this, "length"), pg=INT4)
 
 
-def _bind_substring(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_substring(binder: Binder, node: exp.Expr) -> Expr:
     start, length = node.args.get("start"), node.args.get("length")
     value = _text(binder, node.this, "substring")
     first = _integer(binder, start)
@@ -42,41 +42,41 @@ def _bind_substring(binder: Binder, node: exp.Expression) -> Expr:
     return call("substring", value, pg=TEXT, detail=f"{begin},{max(first + count - begin, 0)}")
 
 
-def _integer(binder: Binder, node: exp.Expression | None) -> int:
+def _integer(binder: Binder, node: exp.Expr | None) -> int:
     value = binder.bind(node) if node is not None else None
     if not isinstance(value, Lit) or value.value is None or kind(value.pg) != "int":
         raise UnsupportedQuery("substring() needs a constant start and length", hint="Write substring(x, 1, 3).")
     return int(value.value)
 
 
-def _bind_trim(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_trim(binder: Binder, node: exp.Expr) -> Expr:
     op = _TRIMS[(node.args.get("position") or "").upper()]
     chars = node.args.get("expression")
     args = [_text(binder, part, op) for part in (node.this, chars) if part is not None]
     return call(op, *args, pg=TEXT)
 
 
-def _bind_replace(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_replace(binder: Binder, node: exp.Expr) -> Expr:
     parts = (node.this, node.expression, node.args["replacement"])
     return call("replace", *(_text(binder, part, "replace") for part in parts), pg=TEXT)
 
 
-def _bind_concat(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_concat(binder: Binder, node: exp.Expr) -> Expr:
     return call("concat", *(_joined(binder, part) for part in node.expressions), pg=TEXT)
 
 
-def _bind_pipe(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_pipe(binder: Binder, node: exp.Expr) -> Expr:
     return call("pipe", _joined(binder, node.this), _joined(binder, node.expression), pg=TEXT)
 
 
-def _joined(binder: Binder, node: exp.Expression) -> Expr:
+def _joined(binder: Binder, node: exp.Expr) -> Expr:
     arg = plain(binder.bind(node))
     if kind(arg.pg) not in ("text", "int"):
         raise refuse_types("joining text", (arg,))
     return convert(arg, TEXT, "string")
 
 
-def _bind_like(binder: Binder, node: exp.Expression) -> Expr:
+def _bind_like(binder: Binder, node: exp.Expr) -> Expr:
     op = "ilike" if isinstance(node, exp.ILike) else "like"
     pattern = binder.bind(node.expression)
     if not isinstance(pattern, Lit) or pattern.value is None or kind(pattern.pg) != "text":
@@ -111,7 +111,7 @@ def _substring(e: Call, value: Sql) -> Sql:
     return fn("SUBSTR", value, number(start), number(length))
 
 
-BIND = {
+BIND: dict[type[exp.Expr], Handler] = {
     exp.Lower: _bind_case_fold,
     exp.Upper: _bind_case_fold,
     exp.Length: _bind_length,
@@ -149,4 +149,3 @@ POSTGRES = {
     "concat": lambda e, *args: fn("CONCAT", *args),
     "pipe": lambda e, a, b: chain("||", a, b),
 }
-__all__ = ["BIND", "POSTGRES", "SPARK", "cast", "escaped"]

@@ -1,4 +1,4 @@
-"""A SELECT being built: what it reads, what it keeps, what it gives. Operators fold into one block while SQL allows it."""
+"""A SELECT being built: what it reads, keeps and gives. Operators fold into one block while SQL allows it."""
 
 from __future__ import annotations
 

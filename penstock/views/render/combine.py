@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from penstock.errors import ConfigError
 from penstock.relation.schema import Column
-from penstock.views.algebra import Filter, Node, Project, outputs
+from penstock.views.algebra import Empty, Filter, Node, Project, outputs
 from penstock.views.expr import Expr, substitute
 from penstock.views.expressions.comparison import all_of
 from penstock.views.expressions.sql import Sql, case, fn
@@ -38,6 +38,7 @@ def combined(trees: Mapping[str, Node], layout: Layout, dialect: Dialect) -> Sql
         raise ConfigError("nothing to combine", hint="Only a Spark program with outputs has one statement for all.")
     shapes = {name: _peeled(tree) for name, tree in trees.items()}
     bases = list({id(shape.base): shape.base for shape in shapes.values()}.values())
+    bases = [base for base in bases if not isinstance(base, Empty)] or bases[:1]
     render = Renderer(dialect, bases)
     branches = []
     for base in bases:
@@ -74,7 +75,8 @@ def _branch(block: Block, here: Mapping[str, _Shape], layout: Layout, dialect: D
         name: _struct(block, here[name], columns, dialect) if name in here else _absent(columns, dialect)
         for name, columns in layout.items()
     }
-    return select(Block(block.sources, {}, where=block.where, measures={WEIGHT: weight, **structs}), dialect, weighted=False)
+    given = Block(block.sources, {}, where=block.where, measures={WEIGHT: weight, **structs})
+    return select(given, dialect, weighted=False)
 
 
 def _struct(block: Block, shape: _Shape, columns: Sequence[Column], dialect: Dialect) -> Sql:
@@ -93,5 +95,3 @@ def _absent(columns: Sequence[Column], dialect: Dialect) -> Sql:
         for c in columns
     ]
     return exp.Cast(this=exp.Null(), to=exp.DataType(this=exp.DataType.Type.STRUCT, expressions=fields, nested=True))
-
-

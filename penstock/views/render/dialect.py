@@ -1,4 +1,4 @@
-"""What differs between the two SQL dialects: constants, casts, null-safe equality, semi joins, hints, one row to two."""
+"""What differs between the two SQL dialects: constants, casts, functions, hints, one row made two."""
 
 from __future__ import annotations
 
@@ -69,5 +69,3 @@ def dialect_of(name: str) -> Dialect:
     if name not in _DIALECTS:
         raise ConfigError(f"no renderer for {name!r}", hint=f"One of: {', '.join(_DIALECTS)}.")
     return _DIALECTS[name]
-
-

@@ -110,7 +110,8 @@ def _totals(render: Renderer, node: Shift) -> Sql:
         for name in (f"{measure.name}{_OLD}", f"{measure.name}{_NEW}"):
             totals[name] = _counted(fn("SUM", column(name, alias)), dialect, measure, or_zero=False)
     totals[_SIDE] = dialect.both_sides()
-    return select(Block([Source(both, alias)], keys, group=list(keys.values()), measures=totals), dialect, weighted=False)
+    block = Block([Source(both, alias)], keys, group=list(keys.values()), measures=totals)
+    return select(block, dialect, weighted=False)
 
 
 def _remembered(render: Renderer, node: Shift) -> Block:

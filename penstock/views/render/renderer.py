@@ -9,6 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from penstock.views.algebra import (
+    Empty,
     Filter,
     Group,
     Join,
@@ -24,7 +25,7 @@ from penstock.views.algebra import (
     inputs,
     outputs,
 )  # fmt: skip
-from penstock.views.expr import BOOL, INT8, Col, Expr, call
+from penstock.views.expr import BOOL, INT8, Col, Expr, call, lit
 from penstock.views.expressions.sql import Sql
 from penstock.views.render.block import Block, Source, placed, select
 from penstock.views.render.dialect import Dialect
@@ -129,6 +130,16 @@ def _leaf(render: Renderer, node: Leaf) -> Block:
     return Block([Source(exp.to_table(placeholder(node.read)), alias)], items, weight)
 
 
+def _empty(render: Renderer, node: Empty) -> Block:
+    nulls: list[Sql] = [
+        exp.alias_(render.dialect.cast(exp.Null(), c.pg, c.spark), exp.to_identifier(name, quoted=True))
+        for name, c in node.columns
+    ]
+    block = render.over(exp.Select(expressions=nulls), node, weighted=False)
+    block.where.append(lit("false", BOOL))
+    return block
+
+
 def _filter(render: Renderer, node: Filter) -> Block:
     block = render.open_block(node.input)
     block.where += [block.over(predicate) for predicate in node.predicates]
@@ -214,6 +225,6 @@ def _shift(render: Renderer, node: Shift) -> Block:
 
 
 _FOLDERS: dict[type, Folder] = {
-    Leaf: _leaf, Filter: _filter, Project: _project, Join: _join, UnionAll: _union_all, Negate: _negate,
+    Leaf: _leaf, Empty: _empty, Filter: _filter, Project: _project, Join: _join, UnionAll: _union_all, Negate: _negate,
     SemiJoin: _semi_join, Net: _net, Group: _group, Shift: _shift,
 }  # fmt: skip

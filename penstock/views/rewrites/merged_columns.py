@@ -1,4 +1,4 @@
-"""With a = b in the join, COALESCE(a, b) is a: what JOIN … USING (k) makes of k is a plain column again, keys and all."""
+"""With a = b in the join, COALESCE(a, b) is a: what JOIN … USING (k) makes of k is a plain column again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Δ γ(R) = −γ₀ + γ₁ on the groups of ΔR, where γ₀ is what is remembered and γ₁ is γ₀ + γ(ΔR), or γ(R₁) where sums do not do.
+"""Δ γ(R) = −γ₀ + γ₁ on the groups of ΔR: γ₀ is what is remembered; γ₁ is γ₀ + γ(ΔR), or γ(R₁) where adding does not do.
 
 Counts and exact sums are linear: the new value is the old one plus that of the change. Extremes and float sums are not
 (a maximum may be deleted, floats drift): those groups are computed again from R₁. γ₀ comes from the operator's state
@@ -38,7 +38,8 @@ def _recomputed(node: Aggregate, change: Node, state: Leaf, diff: Differentiator
     measures = tuple(
         replace(m, arg=Col(args[m.arg], m.arg.pg, m.arg.spark)) if m.arg is not None else m for m in node.measures
     )
-    fresh = Group(Net(_of_groups(node, rows, touched)), tuple((c.name, c) for c in _keys(node)), measures, keep="present")
+    kept = tuple((key.name, key) for key in _keys(node))
+    fresh = Group(Net(_of_groups(node, rows, touched)), kept, measures, keep="present")
     return UnionAll((Negate(_of_groups(node, state, touched)), fresh))
 
 

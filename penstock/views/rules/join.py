@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.views.algebra import Join, Node, UnionAll, outputs
+from penstock.views.algebra import Join, Node, Project, UnionAll, outputs
 from penstock.views.expr import Expr, names
 from penstock.views.rules.differentiator import Differentiator, Rule
 
@@ -23,13 +23,14 @@ def delta(node: Join, diff: Differentiator) -> Node | None:
             continue
         others = {other: diff.after(node.inputs[other]) for other in order[:place]}
         others |= {other: diff.before(node.inputs[other]) for other in order[place + 1 :]}
-        terms.append(Join((change, *connected(change, [others[o] for o in sorted(others)], node.on)), node.on, small=True))
+        rest = connected(change, [others[other] for other in sorted(others)], node.on)
+        terms.append(Join((change, *rest), node.on, small=True))
     return terms[0] if len(terms) == 1 else UnionAll(tuple(_same_columns(term, node) for term in terms))
 
 
 def choose(sizes: Sequence[int]) -> tuple[int, ...]:
-    """The order of the law. Only the first input is read after the change alone, and only the last before it alone; those
-    between are read as both, so the largest two stand at the ends.
+    """The order of the law: the first input is read only after the change and the last only before it; those between are
+    read as both, so the largest two stand at the ends.
 
     >>> choose([10, 500, 20, 900])
     (3, 0, 2, 1)
@@ -60,8 +61,6 @@ def _ties(condition: Expr, node: Node, known: set[str]) -> bool:
 
 
 def _same_columns(term: Join, node: Join) -> Node:
-    from penstock.views.algebra import Project
-
     return Project(term, tuple((col.name, col) for col in outputs(node)))
 
 

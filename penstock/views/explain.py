@@ -1,0 +1,61 @@
+"""A view as a person reads it: its operators as an indented tree, and the laws a change of given inputs uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.views.algebra import Aggregate, Filter, Join, Node, Project, Scan, UnionAll, aggregates, inputs
+from penstock.views.expr import Expr
+from penstock.views.program import delta
+from penstock.views.render import POSTGRES
+from penstock.views.view import View
+
+
+def explain(view: View, changed: frozenset[str] | None = None) -> str:
+    """The tree, the key, what is remembered; and the laws, of all inputs unless `changed` names some."""
+    moved = frozenset(relation.name for relation in view.inputs) if changed is None else changed
+    numbers = {node: state.name for node, state in zip(aggregates(view.plan), view.states, strict=True)}
+    lines = [f"view {view.name}", *_tree(view.plan, numbers, 1)]
+    lines.append(f"key: {', '.join(view.key) or ('at most one row' if view.singleton else 'unknown')}")
+    lines += [f"remembers {state.name}: {', '.join(state.schema.names)}" for state in view.states]
+    lines.append(f"when {', '.join(sorted(moved)) or 'nothing'} changes:")
+    program = delta(view, moved, "postgres")
+    lines += [f"  {law}" for law in program.laws]
+    lines += [f"  reads {read.kind} of {read.relation}" for read in sorted(program.reads, key=str)]
+    return "\n".join(lines)
+
+
+def _tree(node: Node, numbers: dict[Aggregate, str], depth: int) -> list[str]:
+    lines = ["  " * depth + _line(node, numbers)]
+    for child in inputs(node):
+        lines += _tree(child, numbers, depth + 1)
+    return lines
+
+
+def _line(node: Node, numbers: dict[Aggregate, str]) -> str:
+    match node:
+        case Scan():
+            used = ", ".join(column.name for _, column in node.columns)
+            return f"scan {node.relation.name} ({used})"
+        case Filter():
+            return f"σ filter {_all(node.predicates, ' AND ')}"
+        case Project():
+            return f"π project {', '.join(f'{name} = {_text(e)}' for name, e in node.items)}"
+        case Join():
+            return f"⋈ join on {_all(node.on, ' AND ')}" if node.on else "⋈ cross join"
+        case UnionAll():
+            return "∪ union all"
+        case Aggregate():
+            keys = ", ".join(_text(e) for _, e in node.keys) or "()"
+            kept = ", ".join(f"{m.how}({_text(m.arg) if m.arg else '*'})" for m in node.measures)
+            return f"γ aggregate by {keys}: {kept} [{numbers[node]}]"
+        case _:
+            return type(node).__name__
+
+
+def _all(exprs: Iterable[Expr], between: str) -> str:
+    return between.join(_text(e) for e in exprs)
+
+
+def _text(expr: Expr) -> str:
+    return POSTGRES.expression(expr).sql(dialect="postgres")

@@ -1,0 +1,113 @@
+"""When a row of a view equals PostgreSQL's answer to the same query on the same rows: `oracle_equal`, value by value.
+
+Everything is exact except two things no other engine reproduces to the bit: floats, equal within 1e-9 of their size (1e-5
+for real), and quotients (avg, numeric division), of which PostgreSQL keeps 16 significant digits or more and we 16 after
+the point: they are compared at the lesser scale, and may differ there by one unit in the last place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from typing import Any
+
+from penstock.relation.schema import Column
+from penstock.views.expr import FLOAT4, kind
+
+Row = tuple[Any, ...]
+_QUOTIENT_DIGITS = 15
+
+
+def oracle_equal(expected: Any, actual: Any, column: Column) -> bool:
+    """Whether `actual` is PostgreSQL's `expected`.
+
+    >>> from penstock.views.expr import NUMERIC
+    >>> third = Column.of("x", NUMERIC)
+    >>> oracle_equal(Decimal("0.33333333333333333333"), Decimal("0.3333333333333333"), third)
+    True
+    >>> oracle_equal(Decimal("5"), Decimal("5.01"), third), oracle_equal(None, Decimal(0), third)
+    (False, False)
+    """
+    if expected is None or actual is None:
+        return expected is actual
+    if isinstance(expected, float) or isinstance(actual, float):
+        return _close(float(expected), float(actual), 1e-5 if column.pg.oid == FLOAT4.oid else 1e-9)
+    if isinstance(expected, Decimal) and isinstance(actual, Decimal):
+        return expected == actual or _same_quotient(expected, actual)
+    return bool(expected == actual)
+
+
+def _close(a: float, b: float, tolerance: float) -> bool:
+    if math.isnan(a) or math.isnan(b):
+        return math.isnan(a) and math.isnan(b)
+    return a == b or math.isclose(a, b, rel_tol=tolerance, abs_tol=1e-300)
+
+
+def _same_quotient(a: Decimal, b: Decimal) -> bool:
+    if not (a.is_finite() and b.is_finite()):
+        return False
+    scale = min(-int(a.as_tuple().exponent), -int(b.as_tuple().exponent))
+    with localcontext(prec=100):
+        unit = Decimal(1).scaleb(-scale)
+        if scale < _QUOTIENT_DIGITS and unit > abs(a).scaleb(1 - _QUOTIENT_DIGITS):
+            return False  # too few digits for a quotient: these are exact numbers, and they differ
+        return abs(a.quantize(unit, ROUND_HALF_UP) - b.quantize(unit, ROUND_HALF_UP)) <= unit
+
+
+def differing_rows(
+    expected: Iterable[Row], actual: Iterable[Row], columns: Sequence[Column]
+) -> tuple[list[Row], list[Row]]:
+    """Rows only PostgreSQL has and rows only we have, as multisets. Both empty: the same.
+
+    >>> from penstock.views.expr import INT4, FLOAT8
+    >>> columns = [Column.of("a", INT4), Column.of("b", FLOAT8)]
+    >>> differing_rows([(1, 0.1), (2, None)], [(2, None), (1, 0.1 + 1e-14), (1, 0.5)], columns)
+    ([], [(1, 0.5)])
+    """
+    exact = [i for i, column in enumerate(columns) if kind(column.pg) not in ("float", "numeric")]
+    groups: dict[Row, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
+    for side, rows in enumerate((expected, actual)):
+        for row in rows:
+            groups[tuple(_hashable(row[i]) for i in exact)][side].append(tuple(row))
+    missing: list[Row] = []
+    extra: list[Row] = []
+    for wanted, found in groups.values():
+        left = _unmatched(wanted, found, columns)
+        missing += left[0]
+        extra += left[1]
+    return missing, extra
+
+
+def _unmatched(wanted: list[Row], found: list[Row], columns: Sequence[Column]) -> tuple[list[Row], list[Row]]:
+    """Both sides in one order, walked together; a row without its equal falls out on its side."""
+    a, b = sorted(wanted, key=_order), sorted(found, key=_order)
+    missing, extra, i, j = list[Row](), list[Row](), 0, 0
+    while i < len(a) and j < len(b):
+        if all(map(oracle_equal, a[i], b[j], columns)):
+            i, j = i + 1, j + 1
+        elif _order(a[i]) < _order(b[j]):
+            missing.append(a[i])
+            i += 1
+        else:
+            extra.append(b[j])
+            j += 1
+    return missing + a[i:], extra + b[j:]
+
+
+def _order(row: Row) -> tuple[tuple[int, Any], ...]:
+    """None first, NaN last, numbers by value; other values are equal within a group and do not matter."""
+    return tuple(_rank(value) for value in row)
+
+
+def _rank(value: Any) -> tuple[int, Any]:
+    if value is None:
+        return 0, 0
+    if isinstance(value, (float, Decimal)):
+        return (2, 0) if math.isnan(value) else (1, float(value) if isinstance(value, float) else value)
+    return 1, 0
+
+
+def _hashable(value: Any) -> Any:
+    return bytes(value) if isinstance(value, (bytearray, memoryview)) else value
