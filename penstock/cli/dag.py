@@ -17,8 +17,11 @@ def register(app: typer.Typer) -> None:
 
 def dag(home: HomeOption = DEFAULT_HOME, catalog: CatalogOption = None) -> None:
     """Show the stream tables and what each one reads, down to the captured tables."""
+    from penstock.catalog import relations, stream_tables
+
     with opened(home, catalog) as session:
-        reads = {one.name: one.inputs for one in session.status().stream_tables}
+        names = {relation.id: relation.name for relation in relations.every(session.catalog)}
+        reads = {one.name: [names[input_] for input_ in one.inputs] for one in stream_tables.every(session.catalog)}
     if not reads:
         out().print("No stream tables yet.")
     for tree in trees(reads):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 import typer
@@ -21,8 +20,13 @@ def publish(
     catalog: CatalogOption = None,
 ) -> None:
     """Fold changes into the Delta tables that other engines read."""
+    from penstock.catalog import relations
+
     with opened(home, catalog) as session:
-        for name in names or [one.name for one in session.status().relations]:
-            started = time.monotonic()
-            session.publish(name)
-            out().print(f"{name} published [dim]in {age(time.monotonic() - started)}[/]")
+        for name in names or [relation.name for relation in relations.every(session.catalog)]:
+            done = session.publish(name)
+            out().print(
+                f"{done.name} {done.how} [dim]in {age(done.seconds)}[/]: {done.rows:,} rows, "
+                f"version {done.version} of {done.path}",
+                soft_wrap=True,
+            )

@@ -15,16 +15,17 @@ def register(app: typer.Typer) -> None:
 
 
 def refresh(
-    names: Annotated[list[str] | None, typer.Argument(help="Stream tables; all of them when none is named.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A stream table, with those it reads; all if none is named.")
+    ] = None,
     capture: Annotated[bool, typer.Option(help="First capture what is committed in the sources now.")] = True,
     home: HomeOption = DEFAULT_HOME,
     catalog: CatalogOption = None,
 ) -> None:
     """Bring stream tables up to date, all at one frontier, and show what each one took."""
     with opened(home, catalog) as session:
-        wanted = names or [one.name for one in session.status().stream_tables]
         frontier = session.catch_up() if capture else None
-        results = [(name, session.refresh(name, to=frontier)) for name in wanted]
+        done = [session.refresh(name, to=frontier)] if name else list(session.refresh_all(to=frontier).values())
     columns = ("stream table", "action", "reason", "inserted", "deleted", "took")
-    rows = [(name, r.action, r.reason, r.inserted, r.deleted, age(r.seconds)) for name, r in results]
+    rows = [(one.name, one.action, one.reason, one.inserted, one.deleted, age(one.seconds)) for one in done]
     out().print(table(None, columns, rows, right=columns[3:]))

@@ -192,7 +192,10 @@ class Display:
             printer.join()
 
     def say(self, text: str) -> None:
-        self.console.print(text)
+        self.console.print(text, soft_wrap=True)
+
+    def outcome(self, good: bool, text: str) -> None:
+        self.console.print(Text(("✓ " if good else "✗ ") + text, style="bold green" if good else "bold red"))
 
     def _print_lines(self, picture: Picture, done: threading.Event) -> None:
         while not done.wait(1):

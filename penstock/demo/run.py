@@ -97,7 +97,8 @@ def _capture(session: Session, dsn: str, display: Display) -> None:
     for name, query in VIEWS.items():
         with display.step(f"View {name}"):
             session.create_stream_table(name, query, schedule="1s")
-            session.refresh(name)
+    with display.step("First refresh of the views"):
+        session.refresh_all()
 
 
 def _watch(session: Session, dsn: str, options: Options, display: Display) -> None:
@@ -138,33 +139,32 @@ def catch_up(session: Session, picture: Picture) -> Frontier:
 
 def refresh(session: Session, frontier: Frontier, picture: Picture) -> None:
     """All views at one frontier, so that they agree with each other."""
-    for view in picture.views.values():
-        picture.doing = f"refreshing {view.name}"
-        result = session.refresh(view.name, to=frontier)
-        view.position, view.action, view.seconds = frontier[SOURCE], result.action, result.seconds
+    picture.doing = "refreshing the views"
+    for name, result in session.refresh_all(to=frontier).items():
+        view = picture.views[name]
+        view.position, view.action, view.seconds = result.frontier[SOURCE], result.action, result.seconds
         view.changed = result.inserted + result.deleted
-        picture.did(f"{view.name}: {result.action}, +{result.inserted} −{result.deleted}", result.seconds)
+        picture.did(f"{name}: {result.action}, +{result.inserted} −{result.deleted}", result.seconds)
 
 
 def publish(session: Session, name: str, picture: Picture) -> None:
     picture.doing = f"publishing {name}"
-    started = time.monotonic()
-    session.publish(name)
-    picture.did(f"published {name} to its Delta table", time.monotonic() - started)
+    done = session.publish(name)
+    picture.did(f"{name}: its Delta table {done.how}", done.seconds)
 
 
 def _finish(session: Session, display: Display, home: Path) -> bool:
     with display.step("Last changes captured, views refreshed"):
-        frontier = session.catch_up()
-        for name in VIEWS:
-            session.refresh(name, to=frontier)
+        session.refresh_all(to=session.catch_up())
     with display.step("Delta tables published"):
-        for name in (*shop.TABLES, *VIEWS):
-            session.publish(name)
+        published = [session.publish(name) for name in (*shop.TABLES, *VIEWS)]
     with display.step("Everything compared with the shop's database"):
         outcome = session.verify(SOURCE)
-    for difference in outcome.differences:
-        display.say(f"[red]✗[/] {difference}")
+    display.outcome(outcome.ok, str(outcome))
+    display.say("The Delta tables, for any engine that reads Delta:")
+    for done in published:
+        display.say(f"  {done.path}  [dim]{done.rows:,} rows[/]")
+    display.say(f'More: [bold]penstock sql --home {home} "SELECT * FROM revenue_by_city ORDER BY revenue DESC"[/]')
     return outcome.ok
 
 

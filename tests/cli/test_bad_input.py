@@ -42,8 +42,6 @@ WITHOUT_A_HOME = [
     (["status"], "there is no penstock home at data", "penstock init"),
     (["sql", "SELECT 1"], "there is no penstock home at data", "--home"),
     (["run", "--home", "elsewhere"], "there is no penstock home at elsewhere", "penstock init"),
-    (["sql", "SELEC nonsense FROM"], "this is not postgres SQL", "quotes"),
-    (["sql", "SELECT 1; SELECT 2"], "expected one statement, found 2", "one by one"),
     (["plan"], "penstock plan is not available yet", "create_stream_table"),
     (["apply"], "penstock apply is not available yet", "create_stream_table"),
     (["slots", "recreate", "shop"], "penstock slots recreate is not available yet", "penstock source remove shop"),
@@ -69,6 +67,9 @@ IN_A_HOME = [
     (["publish", "orders"], "no table or stream table 'orders'", "Known relations"),
     (["sql", "SELECT * FROM orders"], "no table or stream table 'orders'", "Known relations"),
     (["sql", "CREATE STREAM TABLE v AS SELECT 1"], "not available yet", ""),
+    (["sql", "SELECT FROM WHERE"], "this is not spark SQL", "Check"),
+    (["sql", "SELECT nonsense"], "nonsense", "Check"),
+    (["verify", "--repair"], "not available yet", ""),
 ]
 
 
