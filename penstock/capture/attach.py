@@ -76,7 +76,7 @@ def attach_restored(
     with closing(connect_replication(config.dsn)) as replication:
         identity = identify(replication)
         switch = None
-        if state.system_identifier == identity.system_identifier and state.timeline != identity.timeline:
+        if state.system_identifier == identity.system_identifier and state.timeline < identity.timeline:
             switch = timeline_end(replication, state.timeline, identity.timeline)
     check_restorable(state, config.database, config.slot_name, identity, status, switch)
     wait_until_free(connection, config.slot_name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 import psycopg
@@ -40,7 +40,7 @@ class SourceConfig:
     port: int = 5432
     database: str
     username: str | None = None
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
     schema_name: str = "public"
     table_name: str
     additional_tables: tuple[str, ...] = ()
@@ -87,11 +87,11 @@ class SourceConfig:
         """The same from a libpq conninfo or URI; a host may be a socket folder."""
         if isinstance(tables, str) or not tables:
             raise ConfigError("no tables to capture", hint='Pass a list of names, for example tables=["public.*"].')
-        unknown = sorted(set(options) - {field.name for field in fields(cls)})
+        unknown = sorted(set(options) - {option.name for option in fields(cls)})
         if unknown:
             raise ConfigError(
                 f"no such source option: {', '.join(unknown)}",
-                hint=f"Options are {', '.join(sorted(field.name for field in fields(cls)))}.",
+                hint=f"Options are {', '.join(sorted(option.name for option in fields(cls)))}.",
             )
         first, *others = tables
         return cls(**_from_dsn(dsn), table_name=first, additional_tables=tuple(others), slot_name=slot_name, **options)

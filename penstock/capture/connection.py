@@ -95,7 +95,7 @@ def translate(error: psycopg.Error) -> SourceError:
             return SourceError(text, hint="The source refused this; see the server's log for the statement.")
 
 
-_GONE = ("57P01", "57P02", "57P03", "57P05", "3D000", "58P01")
+_GONE = ("57P01", "57P02", "57P03", "57P05", "3D000")
 
 
 def _unreachable_hint(text: str) -> str:

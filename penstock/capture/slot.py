@@ -127,9 +127,9 @@ def identify(connection: Connection) -> Identity:
     return Identity(str(row[0]), int(row[1]), Lsn.parse(row[2]))
 
 
-def wait_until_free(connection: Connection, name: str, *, wait: float = LEAVE_TIME) -> SlotStatus | None:
+def wait_until_free(connection: Connection, name: str, *, wait: float | None = None) -> SlotStatus | None:
     """The slot once nobody reads it."""
-    deadline = time.monotonic() + wait
+    deadline = time.monotonic() + (LEAVE_TIME if wait is None else wait)
     while True:
         status = read_slot(connection, name)
         if status is None or not status.active:
@@ -143,7 +143,7 @@ def wait_until_free(connection: Connection, name: str, *, wait: float = LEAVE_TI
         time.sleep(0.05)
 
 
-def drop_slot(connection: Connection, name: str, *, wait: float = LEAVE_TIME) -> None:
+def drop_slot(connection: Connection, name: str, *, wait: float | None = None) -> None:
     """Drop it if it is there; refuse while somebody reads it."""
     if wait_until_free(connection, name, wait=wait) is not None:
         with translated():

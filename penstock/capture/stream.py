@@ -51,7 +51,7 @@ class WalStream:
 
     def _start(self, slot: str, publication: str, start: Lsn, binary: bool) -> None:
         options = {"proto_version": "1", "publication_names": sql.Identifier(publication).as_string(self._connection)}
-        if binary:
+        if binary and self._connection.info.server_version >= 140000:
             options["binary"] = "true"
         listed = sql.SQL(", ").join(
             sql.SQL("{} {}").format(sql.Identifier(name), sql.Literal(value)) for name, value in options.items()

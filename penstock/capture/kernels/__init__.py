@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_MODULES = ("libpq", "frames", "gather")
+_MODULES = ("libpq", "frames", "gather", "binary")
 
 
 def compile_kernels() -> None:

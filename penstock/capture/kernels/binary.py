@@ -1,0 +1,133 @@
+"""PostgreSQL's binary field forms into Arrow's buffers. Each kernel gives the first field it refuses, or -1."""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+_U32 = np.uint64(0xFFFFFFFF)
+_S32 = np.uint64(32)
+_ROOM = np.uint64((1 << 64) // 10_000 - 1)  # below it, times 10,000 plus a digit stays in 64 bits
+_NEGATIVE, _POSITIVE = 0x4000, 0x0000
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
+
+
+@nb.njit("int64(uint8[::1], int64[::1], int64[::1], int64, int64[::1])", nogil=True, cache=True)
+def integers(data, offsets, lengths, width, out):  # type: ignore[no-untyped-def]
+    """Big-endian integers of 1, 2, 4 or 8 bytes, sign-extended; 0 where NULL."""
+    for i in range(offsets.size):
+        if lengths[i] < 0:
+            out[i] = 0
+            continue
+        if lengths[i] != width:
+            return i
+        value = nb.int64(nb.int8(data[offsets[i]]))
+        for j in range(1, width):
+            value = (value << 8) | nb.int64(data[offsets[i] + j])
+        out[i] = value
+    return -1
+
+
+@nb.njit("Tuple((uint64, uint64, boolean))(uint64, uint64, uint64, uint64)", cache=True)
+def _times_plus(high, low, factor, digit):  # type: ignore[no-untyped-def]
+    """(high, low) * factor + digit in 128 bits, and whether it went past them. The factor is at most 10,000."""
+    if high == 0 and low <= _ROOM:
+        return np.uint64(0), low * factor + digit, False
+    part = (low & _U32) * factor + digit
+    result_low = part & _U32
+    part = (low >> _S32) * factor + (part >> _S32)
+    result_low |= (part & _U32) << _S32
+    part = (high & _U32) * factor + (part >> _S32)
+    result_high = part & _U32
+    part = (high >> _S32) * factor + (part >> _S32)
+    result_high |= (part & _U32) << _S32
+    return result_high, result_low, (part >> _S32) != 0
+
+
+@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
+def _uint16(data, at):  # type: ignore[no-untyped-def]
+    return (nb.int64(data[at]) << 8) | nb.int64(data[at + 1])
+
+
+@nb.njit("uint64(int64)", cache=True)
+def _power(exponent):  # type: ignore[no-untyped-def]
+    value = np.uint64(1)
+    for _ in range(exponent):
+        value *= np.uint64(10)
+    return value
+
+
+@nb.njit("Tuple((uint64, uint64, boolean))(uint8[::1], int64, int64, int64)", cache=True)
+def _magnitude(data, at, length, scale):  # type: ignore[no-untyped-def]
+    """|value| * 10^scale in 128 bits, and whether it can be held. Digits are base 10,000."""
+    none = np.uint64(0)
+    if length < 8:
+        return none, none, False
+    digits, weight, sign = _uint16(data, at), _uint16(data, at + 2), _uint16(data, at + 4)
+    weight = weight - 0x10000 if weight >= 0x8000 else weight
+    if length != 8 + 2 * digits or (sign != _POSITIVE and sign != _NEGATIVE):
+        return none, none, False
+    high, low, exponent = none, none, 4 * weight + scale
+    for i in range(digits):
+        exponent = 4 * (weight - i) + scale  # of this digit's last place
+        digit = np.uint64(_uint16(data, at + 8 + 2 * i))
+        factor = np.uint64(10_000)
+        if exponent < 0:
+            below = _power(min(-exponent, 4))
+            if digit % below != none:
+                return none, none, False
+            digit //= below
+            factor = _power(max(4 + exponent, 0))
+        high, low, over = _times_plus(high, low, factor, digit)
+        if over:
+            return none, none, False
+    if high == none and low == none:
+        return none, none, True
+    for _ in range(max(exponent, 0)):
+        high, low, over = _times_plus(high, low, np.uint64(10), none)
+        if over:
+            return none, none, False
+    return high, low, True
+
+
+@nb.njit("int64(uint8[::1], int64[::1], int64[::1], int64, uint64, uint64, uint64[:,::1])", nogil=True, cache=True)
+def decimals(data, offsets, lengths, scale, limit_high, limit_low, out):  # type: ignore[no-untyped-def]
+    """numeric into Decimal128 of `scale`, below the limit 10^precision; 0 where NULL."""
+    for i in range(offsets.size):
+        out[i, 0], out[i, 1] = 0, 0
+        if lengths[i] < 0:
+            continue
+        high, low, held = _magnitude(data, offsets[i], lengths[i], scale)
+        if not held or high > limit_high or (high == limit_high and low >= limit_low):
+            return i
+        if _uint16(data, offsets[i] + 4) == _NEGATIVE:
+            low = ~low + np.uint64(1)
+            high = ~high + np.uint64(1) if low == 0 else ~high
+        out[i, 0], out[i, 1] = low, high
+    return -1
+
+
+@nb.njit("Tuple((int64, int32[::1], uint8[::1]))(uint8[::1], int64[::1], int64[::1])", nogil=True, cache=True)
+def uuids(data, offsets, lengths):  # type: ignore[no-untyped-def]
+    """uuid as its text: (first bad field or -1, Arrow offsets, bytes)."""
+    count = offsets.size
+    bounds = np.empty(count + 1, np.int32)
+    bounds[0] = 0
+    for i in range(count):
+        bounds[i + 1] = bounds[i] + (36 if lengths[i] >= 0 else 0)
+    out = np.empty(bounds[count], np.uint8)
+    for i in range(count):
+        if lengths[i] < 0:
+            continue
+        if lengths[i] != 16:
+            return i, bounds, out
+        at = nb.int64(bounds[i])
+        for j in range(16):
+            if j == 4 or j == 6 or j == 8 or j == 10:
+                out[at] = 45
+                at += 1
+            byte = data[offsets[i] + j]
+            out[at] = _HEX[byte >> 4]
+            out[at + 1] = _HEX[byte & 15]
+            at += 2
+    return nb.int64(-1), bounds, out

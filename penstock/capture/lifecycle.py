@@ -1,0 +1,130 @@
+"""The life of a source: added, captured, removed.
+
+Everything is checked before anything is made. What will be made on the server is written down first, so whatever
+interrupts the first copy, the next call finds the left-over slot and starts again, and `remove` finds it too.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.capture.attach import remove as remove_from_server
+from penstock.capture.checks import check
+from penstock.capture.config import SourceConfig
+from penstock.capture.connection import connect
+from penstock.capture.ingest import Ingest, Progress
+from penstock.capture.publication import read_publication
+from penstock.catalog import relations, sources, stream_tables
+from penstock.catalog.sources import Source
+from penstock.catalog.store import Catalog
+from penstock.errors import AlreadyExists, ConfigError, SourceError
+from penstock.relation.home import Home
+
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}\Z")
+
+
+class Captures:
+    """The sources of one home; each is captured by at most one process at a time."""
+
+    def __init__(self, home: Home, catalog: Catalog) -> None:
+        self._home = home
+        self._catalog = catalog
+        self._open: dict[str, Ingest] = {}
+
+    def add(
+        self, name: str, dsn: str, tables: Sequence[str], options: dict[str, Any], progress: Progress | None = None
+    ) -> Source:
+        """Register the source and copy its tables; the same call again does nothing, or ends what was interrupted."""
+        _check_arguments(name, tables, options)
+        known = sources.lookup(self._catalog, name)
+        if known is None:
+            self._register(name, dsn, tables, options)
+            known = sources.get(self._catalog, name)
+        elif (known.dsn, known.tables, known.options) != (dsn, tuple(tables), options):
+            raise AlreadyExists(
+                f"source {name!r} exists with other settings",
+                hint="Use another name, or remove it first: that drops its slot and its tables here.",
+            )
+        if known.checkpoint is None:
+            self._first_copy(name, progress)
+        return sources.get(self._catalog, name)
+
+    def _register(self, name: str, dsn: str, tables: Sequence[str], options: dict[str, Any]) -> None:
+        suffix = secrets.token_hex(3)
+        publication = options.get("publication_name") or f"penstock_{name}"
+        slot = f"penstock_{name}_{suffix}"
+        SourceConfig.from_dsn(
+            dsn, tables=tables, slot_name=slot, **{"publication_name": publication, **_options(options)}
+        )
+        check(dsn, tables, slot=slot, publication=options.get("publication_name"))
+        if "publication_name" not in options:
+            with connect(dsn) as connection:
+                if read_publication(connection, publication) is not None:  # another home's: not ours to share
+                    publication = f"{publication}_{suffix}"
+        sources.register(self._catalog, name, dsn, tables, options, slot, publication)
+
+    def _first_copy(self, name: str, progress: Progress | None) -> None:
+        """Copy all tables; an error takes back what was made, a crash leaves it to the next call."""
+        try:
+            ingest = self.open(name, progress)
+            ingest.reach(ingest.server_position())
+        except SourceError:
+            self.close(name)
+            source = sources.get(self._catalog, name)
+            if source.checkpoint is None:
+                remove_from_server(source.dsn, source.slot, source.publication)
+                sources.forget(self._catalog, source.id)
+            raise
+
+    def open(self, name: str, progress: Progress | None = None) -> Ingest:
+        """The running capture of a source, started if need be."""
+        if name not in self._open:
+            self._open[name] = Ingest(self._home, self._catalog, name, progress=progress)
+        return self._open[name]
+
+    def close(self, name: str | None = None) -> None:
+        """Stop capturing one source, or all."""
+        for one in [name] if name else list(self._open):
+            ingest = self._open.pop(one, None)
+            if ingest is not None:
+                ingest.close()
+
+    def remove(self, name: str, *, force: bool = False) -> None:
+        """Drop the slot and the publication, then everything here. `force` forgets a server that is gone."""
+        source = sources.get(self._catalog, name)
+        for relation in relations.of_source(self._catalog, name):
+            readers = stream_tables.dependants(self._catalog, relation.id)
+            if readers:
+                raise ConfigError(
+                    f"source {name!r} is read by stream tables: {', '.join(readers)}", hint="Drop them first."
+                )
+        self.close(name)
+        with self._catalog.lease(f"source {name}") as lease:
+            try:
+                remove_from_server(source.dsn, source.slot, source.publication)
+            except SourceError:
+                if not force:
+                    raise
+            with self._catalog.commit(lease, None, "remove_source") as commit:
+                sources.remove(commit, source.id)
+        for folder in (self._home.base(f"tables/{name}"), self._home.changelog(f"tables/{name}")):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _options(options: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key != "publication_name"}
+
+
+def _check_arguments(name: str, tables: Sequence[str], options: dict[str, Any]) -> None:
+    if not _NAME.match(name):
+        raise ConfigError(
+            f"{name!r} cannot be a source's name", hint="Use lower-case letters, digits and _, at most 40 of them."
+        )
+    if isinstance(tables, str) or not tables:
+        raise ConfigError("tables must be a list of table names", hint='For example ["public.orders", "public.*"].')
+    if "slot_name" in options:
+        raise ConfigError("slot_name cannot be given", hint="penstock makes a slot of its own for every source.")
