@@ -114,7 +114,7 @@ def _extreme(how: str) -> Reader:
     def read(memory: _Memory, arg: Expr, pg: PgType) -> Expr:
         if kind(arg.pg) in ("opaque", "bool"):
             raise refuse_types(how, (arg,))
-        return memory.measure(how, arg, arg.pg, arg.spark)
+        return memory.measure(how, arg, pg if kind(pg) == kind(arg.pg) else arg.pg, arg.spark)
 
     return read
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.errors import InvalidQuery
+from penstock.errors import InvalidQuery, UnsupportedQuery
 from penstock.relation.schema import Column
 from penstock.views import decimals
 from penstock.views.algebra import Node, Project, Relation, aggregates, outputs, scans
@@ -43,6 +43,12 @@ def _named(lowered: Lowered, described: Sequence[Described]) -> Node:
     reserved = [column.name for column in described if column.name in CHANGE_COLUMNS]
     if reserved:
         raise InvalidQuery(f'the column name "{reserved[0]}" is reserved', hint="Name it differently with AS.")
+    for told, (_, col) in zip(described, lowered.columns, strict=True):
+        if kind(col.pg) != "opaque" and kind(col.pg) != kind(told.pg):
+            raise UnsupportedQuery(
+                f'PostgreSQL gives column "{told.name}" the type {told.pg.name}, the view would give it {col.pg.name}',
+                hint="Cast the expression to the type you want.",
+            )
     items = zip(described, lowered.columns, strict=True)
     return Project(lowered.node, tuple((told.name, col) for told, (_, col) in items))
 

@@ -1,8 +1,8 @@
 """When a row of a view equals PostgreSQL's answer to the same query on the same rows: `oracle_equal`, value by value.
 
-Everything is exact except two things no other engine reproduces to the bit: floats, equal within 1e-9 of their size (1e-5
-for real), and quotients (avg, numeric division), of which PostgreSQL keeps 16 significant digits or more and we 16 after
-the point: they are compared at the lesser scale, and may differ there by one unit in the last place.
+Everything is exact except two things that no other engine reproduces to the bit: floats, equal within 1e-9 of their
+size (1e-5 for real), and quotients (avg, numeric division), of which PostgreSQL keeps 16 significant digits or more and
+we 16 after the point: they are compared at the lesser scale, and may differ there by one unit in the last place.
 """
 
 from __future__ import annotations

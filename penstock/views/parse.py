@@ -42,6 +42,7 @@ def parse_query(sql: str, *, dialect: str, resolve: Resolver, typer: Typer) -> Q
     tree = normalize_identifiers(_one_query(sql), dialect="postgres")
     refuse(tree)
     relations = _name_relations(tree, resolve)
+    _name_columns(tree)
     columns = _checked(tree, relations, typer)
     return Query(_qualified(tree, relations), relations, columns)
 
@@ -97,6 +98,16 @@ def _name_relations(tree: exp.Expr, resolve: Resolver) -> dict[str, Relation]:
         column.set("db", None)
         column.set("catalog", None)
     return relations
+
+
+def _name_columns(tree: exp.Expr) -> None:
+    """Give unnamed results of functions the name PostgreSQL gives them: sum, count, case."""
+    for select in tree.find_all(exp.Select):
+        for item in list(select.expressions):
+            if isinstance(item, exp.Case):
+                item.replace(exp.alias_(item.copy(), "case"))
+            elif isinstance(item, exp.Func) and not isinstance(item, (exp.Cast, exp.Anonymous, exp.Connector)):
+                item.replace(exp.alias_(item.copy(), item.sql_name().lower(), quoted=True))
 
 
 def _base_tables(scope: Scope) -> list[exp.Table]:

@@ -22,6 +22,27 @@ _UNTOLD = (
     exp.Identifier, exp.Tuple,
 )  # fmt: skip
 
+# What the parser may tell about a node beside its operands; anything else a handler would overlook, so it is refused.
+_OPERANDS = frozenset({"this", "expression", "expressions"})
+_READ: dict[type[exp.Expr], frozenset[str]] = {
+    exp.Is: frozenset({"negate"}),
+    exp.Like: frozenset({"negate"}),
+    exp.ILike: frozenset({"negate"}),
+    exp.Between: frozenset({"low", "high"}),
+    exp.Case: frozenset({"ifs", "default"}),
+    exp.Div: frozenset({"typed"}),
+    exp.Cast: frozenset({"to"}),
+    exp.Round: frozenset({"decimals"}),
+    exp.Substring: frozenset({"start", "length"}),
+    exp.Trim: frozenset({"position"}),
+    exp.Replace: frozenset({"replacement"}),
+    exp.Concat: frozenset({"safe", "coalesce"}),
+    exp.DPipe: frozenset({"safe"}),
+    exp.Greatest: frozenset({"ignore_nulls"}),
+    exp.Least: frozenset({"ignore_nulls"}),
+    exp.TimestampTrunc: frozenset({"unit"}),
+}
+
 
 class Binder:
     """Binds the expressions of one SELECT: `columns` by (table, name), `types` as PostgreSQL told them."""
@@ -48,12 +69,17 @@ class Binder:
         if isinstance(node, exp.Boolean):
             return lit("true" if node.this else "false", BOOL)
         handler = self._handlers.get(type(node))
-        if handler is None:
+        if handler is None or _unread(node):
             raise refused(node)
         return handler(self, node)
 
     def type_of(self, node: exp.Expr) -> PgType:
         return self._types[node]
+
+
+def _unread(node: exp.Expr) -> bool:
+    given = {name for name, value in node.args.items() if value not in (None, False, [])}
+    return not given <= _OPERANDS | _READ.get(type(node), frozenset())
 
 
 def string_literal(value: str) -> Lit:

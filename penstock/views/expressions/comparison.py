@@ -56,8 +56,10 @@ def _truth(binder: Binder, node: exp.Expr) -> Expr:
 def _bind_is(binder: Binder, node: exp.Expr) -> Expr:
     value = binder.bind(node.this)
     if isinstance(node.expression, exp.Null):
-        return call("is_null", plain(value), pg=BOOL)
-    return compare("<=>", value, binder.bind(node.expression))  # IS TRUE, IS FALSE
+        found: Expr = call("is_null", plain(value), pg=BOOL)
+    else:
+        found = compare("<=>", value, binder.bind(node.expression))  # IS TRUE, IS FALSE
+    return call("not", found, pg=BOOL) if node.args.get("negate") else found
 
 
 def _bind_between(binder: Binder, node: exp.Expr) -> Expr:

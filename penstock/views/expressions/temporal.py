@@ -77,7 +77,7 @@ def parse_interval(interval: exp.Interval) -> tuple[int, int, int]:
 def _bind_trunc(binder: Binder, node: exp.Expr) -> Expr:
     unit = node.args["unit"].name.upper()
     arg = binder.bind(node.this)
-    if unit not in _TRUNCATIONS or kind(arg.pg) not in ("date", *_TIMES) or node.args.get("zone"):
+    if unit not in _TRUNCATIONS or kind(arg.pg) not in ("date", *_TIMES):
         raise UnsupportedQuery(
             f"date_trunc('{unit.lower()}', {arg.pg.name}) is not supported in a view",
             hint=f"Units: {', '.join(sorted(_TRUNCATIONS)).lower()}; of dates and timestamps, in UTC.",
@@ -133,7 +133,6 @@ def _epoch_spark(e: Call, value: Sql) -> Sql:
 
 BIND: dict[type[exp.Expr], Handler] = {
     exp.TimestampTrunc: _bind_trunc,
-    exp.DateTrunc: _bind_trunc,
     exp.Extract: _bind_extract,
 }
 SPARK = {

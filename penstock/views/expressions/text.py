@@ -81,7 +81,8 @@ def _bind_like(binder: Binder, node: exp.Expr) -> Expr:
     pattern = binder.bind(node.expression)
     if not isinstance(pattern, Lit) or pattern.value is None or kind(pattern.pg) != "text":
         raise UnsupportedQuery(f"{op.upper()} needs a constant pattern", hint="Write the pattern as a literal.")
-    return call(op, _text(binder, node.this, op), pg=BOOL, detail=escaped(pattern.value))
+    found = call(op, _text(binder, node.this, op), pg=BOOL, detail=escaped(pattern.value))
+    return call("not", found, pg=BOOL) if node.args.get("negate") else found
 
 
 def escaped(pattern: str) -> str:

@@ -12,7 +12,7 @@ def placeholder(read: Read) -> str:
     """The table name that stands for a read.
 
     >>> placeholder(Read("delta", "shop.public.orders"))
-    'delta__shop_public_orders_de8d05'
+    'delta__shop_public_orders_1a5600'
     """
     slug = re.sub(r"[^a-z0-9]+", "_", read.relation.lower()).strip("_")[:40]
     return f"{read.kind}__{slug}_{hashlib.sha1(read.relation.encode()).hexdigest()[:6]}"

@@ -29,8 +29,8 @@ def delta(node: Join, diff: Differentiator) -> Node | None:
 
 
 def choose(sizes: Sequence[int]) -> tuple[int, ...]:
-    """The order of the law: the first input is read only after the change and the last only before it; those between are
-    read as both, so the largest two stand at the ends.
+    """The order of the law: the first input is read only after the change and the last only before it; those between
+    are read as both, so the largest two stand at the ends.
 
     >>> choose([10, 500, 20, 900])
     (3, 0, 2, 1)

@@ -1,0 +1,143 @@
+"""A view kept fresh in PostgreSQL by its own delta programs, over inputs whose history is never netted.
+
+Every input is a table of weighted rows by round; `before`, `after`, `delta` and `rows` are SQL views of it. The view's and
+the states' changes are only ever appended. After each round both must equal what PostgreSQL computes from scratch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg
+
+from penstock.relation.schema import Column, Schema
+from penstock.views import PostgresTyper, Read, Relation, View, compile_view, delta, full, placeholder
+from penstock.views.oracle import differing_rows
+from penstock.views.typer import type_name
+
+Connection = psycopg.Connection[Any]
+Row = tuple[Any, ...]
+
+
+def relation(name: str, *columns: Column, key: Sequence[str] = ()) -> Relation:
+    return Relation(name, Schema(columns, tuple(key)))
+
+
+class Inputs:
+    """The tables of a test: plain for the oracle, weighted by round for the programs."""
+
+    def __init__(self, connection: Connection, relations: Sequence[Relation]) -> None:
+        self.connection = connection
+        self.relations = {found.name: found for found in relations}
+        self.rows: dict[str, list[Row]] = {name: [] for name in self.relations}
+        self.round = 0
+        connection.execute("CREATE TEMP TABLE the_round (n int); INSERT INTO the_round VALUES (0)")
+        for found in relations:
+            self._create(found)
+
+    def clear(self) -> None:
+        """No rows, no history."""
+        self.round = 0
+        self.rows = {name: [] for name in self.relations}
+        tables = ", ".join(f"{name}, z_{name}" for name in self.relations)
+        self.connection.execute(f"TRUNCATE {tables}; UPDATE the_round SET n = 0")
+
+    def _create(self, found: Relation) -> None:
+        columns = ", ".join(f'"{c.name}" {type_name(c.pg)}' for c in found.schema.columns)
+        names = ", ".join(f'"{c.name}"' for c in found.schema.columns)
+        run, table = self.connection.execute, found.name
+        run(f"CREATE TEMP TABLE {table} ({columns})")
+        run(f"CREATE TEMP TABLE z_{table} ({columns}, _weight bigint, round int)")
+        now = "(SELECT n FROM the_round)"
+        forms = {
+            "rows": f"SELECT {names} FROM {table}",
+            "before": f"SELECT {names}, _weight FROM z_{table} WHERE round < {now}",
+            "after": f"SELECT {names}, _weight FROM z_{table} WHERE round <= {now}",
+            "delta": f"SELECT {names}, sum(_weight)::bigint AS _weight FROM z_{table} WHERE round = {now} "
+            f"GROUP BY {names} HAVING sum(_weight) <> 0",
+        }
+        for kind, query in forms.items():
+            run(f"CREATE TEMP VIEW {placeholder(Read(kind, table))} AS {query}")  # type: ignore[arg-type]
+
+    def resolve(self, parts: tuple[str, ...]) -> Relation:
+        return self.relations[parts[-1]]
+
+    def apply(self, changes: Mapping[str, Sequence[tuple[Row, int]]]) -> None:
+        """One round: rows inserted (+1) and deleted (−1), which must be there."""
+        self.round += 1
+        self.connection.execute("UPDATE the_round SET n = %s", [self.round])
+        for name, found in changes.items():
+            for row, weight in found:
+                if weight > 0:
+                    self.rows[name].append(row)
+                else:
+                    self.rows[name].remove(row)
+            self._insert(f"z_{name}", name, [(*row, w, self.round) for row, w in found], ("_weight", "round"))
+            self.connection.execute(f"DELETE FROM {name}")
+            self._insert(name, name, self.rows[name])
+
+    def _insert(self, table: str, name: str, rows: Sequence[Row], more: Sequence[str] = ()) -> None:
+        names = [c.name for c in self.relations[name].schema.columns] + list(more)
+        data = [dict(zip(names, map(_plain, row), strict=True)) for row in rows]
+        self.connection.execute(
+            f"INSERT INTO {table} SELECT * FROM jsonb_populate_recordset(NULL::{table}, %s)", [json.dumps(data)]
+        )
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, (bool, int)) else str(value)
+
+
+class Maintained:
+    """A view beside its inputs; `refresh` and `check` after each round."""
+
+    def __init__(self, inputs: Inputs, sql: str) -> None:
+        self.inputs = inputs
+        self.connection = inputs.connection
+        self.sql = sql
+        self.view: View = compile_view("v", sql, resolve=inputs.resolve, typer=PostgresTyper(self.connection))
+        self.columns: dict[str, Sequence[Column]] = {"view": self.view.columns}
+        self.columns |= {state.name: state.schema.columns for state in self.view.states}
+        self.start()
+
+    def start(self) -> None:
+        """Stored anew from the inputs as they are."""
+        for name, output in full(self.view, "postgres").outputs.items():
+            self.connection.execute(f"DROP TABLE IF EXISTS {self.table(name)} CASCADE")
+            self.connection.execute(f"CREATE TEMP TABLE {self.table(name)} AS {output.sql}")
+
+    def table(self, name: str) -> str:
+        return "stored_view" if name == "view" else placeholder(Read("state", name))
+
+    def refresh(self, changed: frozenset[str], sizes: Mapping[str, int] | None = None) -> None:
+        program = delta(self.view, changed, "postgres", sizes)
+        found = {name: self.connection.execute(output.sql).fetchall() for name, output in program.outputs.items()}
+        for name, rows in found.items():
+            if rows:
+                marks = ", ".join(["%s"] * len(rows[0]))
+                with self.connection.cursor() as cursor:
+                    cursor.executemany(f"INSERT INTO {self.table(name)} VALUES ({marks})", rows)
+
+    def check(self) -> None:
+        expected = self.connection.execute(self.sql).fetchall()
+        self._same("view", expected, self.stored("view"))
+        again = full(self.view, "postgres")
+        for name, output in again.outputs.items():
+            rows = [row[:-1] for row in self.connection.execute(output.sql)]
+            self._same(name, rows, expected if name == "view" else self.stored(name))
+
+    def stored(self, name: str) -> list[Row]:
+        places = ", ".join(str(i + 1) for i in range(len(self.columns[name])))
+        names = ", ".join(f'"{c.name}"' for c in self.columns[name])
+        netted = self.connection.execute(
+            f"SELECT {names}, sum(_weight)::int FROM {self.table(name)} GROUP BY {places} HAVING sum(_weight) <> 0"
+        ).fetchall()
+        assert all(row[-1] > 0 for row in netted), f"{name} has rows of negative weight: {netted}"
+        return [row[:-1] for row in netted for _ in range(row[-1])]
+
+    def _same(self, name: str, expected: Sequence[Row], found: Sequence[Row]) -> None:
+        missing, extra = differing_rows(expected, found, self.columns[name])
+        assert not missing, f"{name} of {self.sql}: missing {missing}, extra {extra}"
+        assert not extra, f"{name} of {self.sql}: missing {missing}, extra {extra}"

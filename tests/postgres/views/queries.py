@@ -1,0 +1,157 @@
+"""Queries to try: a list that names every operator, and a grammar that combines them at random."""
+
+from __future__ import annotations
+
+from random import Random
+
+from postgres.views.maintained import relation
+
+from penstock.relation.schema import Column
+from penstock.relation.types import PgType
+from penstock.views.expr import FLOAT8, INT4, INT8, TEXT
+
+MONEY = PgType(1700, ((8 << 16) | 2) + 4, "numeric(8,2)")
+T = relation(
+    "t", Column.of("id", INT4, nullable=False), Column.of("k", INT4), Column.of("n", INT8), Column.of("m", MONEY),
+    Column.of("s", TEXT), Column.of("f", FLOAT8), key=["id"],
+)  # fmt: skip
+U = relation("u", Column.of("k", INT4), Column.of("n", INT4), Column.of("s", TEXT))
+W = relation("w", Column.of("k", INT4, nullable=False), Column.of("s", TEXT), key=["k"])
+TABLES = (T, U, W)
+
+TEMPLATES = [
+    "SELECT id, k + 1 AS k1, m FROM t WHERE n > 0",
+    "SELECT * FROM t",
+    "SELECT t.id, u.s FROM t JOIN u ON t.k = u.k",
+    "SELECT t.id, u.n, w.s FROM t, u, w WHERE t.k = u.k AND u.k = w.k AND t.n >= 0",
+    "SELECT a.k, b.n FROM u a JOIN u b ON a.k = b.k AND a.n < b.n",
+    "SELECT t.id, w.k FROM t CROSS JOIN w",
+    "SELECT t.id, u.n FROM t JOIN u ON t.k < u.n",
+    "SELECT k, w.s, u.s AS us FROM w JOIN u USING (k)",
+    "SELECT count(*) FROM u",
+    "SELECT count(*), count(n) AS n, sum(n), avg(n), min(n), max(n) FROM t",
+    "SELECT count(*) AS c, sum(m) AS m, avg(m) AS a FROM t WHERE k > 2",
+    "SELECT k, count(*), sum(n) AS n, sum(m), avg(m), count(s) AS s FROM t GROUP BY k",
+    "SELECT k, min(s), max(m), sum(f), avg(f), max(f) AS f FROM t GROUP BY k",
+    "SELECT s, k % 2 AS odd, count(*) AS c FROM u GROUP BY 1, 2 HAVING count(*) > 1",
+    "SELECT k + 1 AS g, sum(n) FROM u GROUP BY k + 1 HAVING sum(n) > 0 OR max(n) IS NULL",
+    "SELECT w.s, count(*), sum(t.m), max(t.n) FROM t JOIN w ON w.k = t.k GROUP BY w.s",
+    "SELECT w.s, count(*), avg(t.n) FROM t JOIN w ON w.k = t.k JOIN u ON u.k = w.k GROUP BY w.s",
+    "SELECT k FROM t UNION ALL SELECT k FROM u",
+    "SELECT k, n FROM t UNION ALL SELECT k, n FROM u UNION ALL SELECT k, 0 FROM w",
+    "SELECT g.k, g.c, w.s FROM (SELECT k, count(*) AS c FROM t GROUP BY k) g JOIN w ON w.k = g.k",
+    "SELECT c, count(*) FROM (SELECT k, count(*) AS c FROM t GROUP BY k) g GROUP BY c",
+    "SELECT max(c), sum(c) FROM (SELECT k, count(*) AS c FROM u GROUP BY k) g",
+    "WITH g AS (SELECT k, sum(n) AS x FROM u GROUP BY k) SELECT a.k, b.x FROM g a JOIN g b ON a.k = b.k + 1",
+    "WITH g AS (SELECT k, max(n) AS x FROM u GROUP BY k) SELECT u.k, u.n FROM u JOIN g ON g.k = u.k AND g.x = u.n",
+    "WITH g AS (SELECT k FROM t WHERE n > 0) SELECT k, 1 AS w FROM g UNION ALL SELECT k, count(*) FROM g GROUP BY k",
+    "SELECT sum(u.n) / count(*) AS q, sum(t.n) AS s FROM t JOIN u ON t.k = u.k",
+    "SELECT k, sum(x) FROM (SELECT k, n AS x FROM u UNION ALL SELECT k, id FROM t) b GROUP BY k HAVING sum(x) <> 3",
+    "SELECT g.sum, g.count FROM (SELECT k, sum(m), count(*) FROM t GROUP BY k) g WHERE g.k IS NOT NULL",
+    "SELECT k, count(*) FROM (SELECT t.k FROM t JOIN u ON t.k = u.k WHERE u.n > 0) x GROUP BY k",
+    "SELECT 'all' AS label, count(*) FROM t JOIN w ON t.s = w.s",
+    "SELECT CASE WHEN n > 1 THEN 'big' ELSE s END AS c, count(*) FROM u GROUP BY 1",
+]  # fmt: skip
+
+
+class Grammar:
+    """Random queries; every column has a kind: i(nteger), m(oney), s(tring), f(loat)."""
+
+    _KINDS = {"t": {"id": "i", "k": "i", "n": "i", "m": "m", "s": "s", "f": "f"},
+              "u": {"k": "i", "n": "i", "s": "s"}, "w": {"k": "i", "s": "s"}}  # fmt: skip
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.aliases = 0
+
+    def query(self, depth: int = 2) -> str:
+        return self.select(depth)[0]
+
+    def select(self, depth: int) -> tuple[str, dict[str, str]]:
+        if depth and self.random.random() < 0.15:
+            return self._union(depth - 1)
+        sources = [self._source(depth) for _ in range(self.random.choice([1, 1, 2, 2, 3]))]
+        columns = {f"{alias}.{c}": kind for _, alias, given in sources for c, kind in given.items()}
+        text = sources[0][0]
+        seen = {c: k for c, k in columns.items() if c.startswith(f"{sources[0][1]}.")}
+        for source, alias, given in sources[1:]:
+            mine = {f"{alias}.{c}": k for c, k in given.items()}
+            text += f" JOIN {source} ON {self._tie(seen, mine)}"
+            seen |= mine
+        where = f" WHERE {self._condition(columns)}" if self.random.random() < 0.5 else ""
+        if self.random.random() < 0.5:
+            return self._grouped(columns, f"FROM {text}{where}")
+        items = [self._scalar(columns) for _ in range(self.random.randint(1, 3))]
+        named = {f"c{i}": kind for i, (_, kind) in enumerate(items)}
+        listed = ", ".join(f"{e} AS c{i}" for i, (e, _) in enumerate(items))
+        return f"SELECT {listed} FROM {text}{where}", named
+
+    def _source(self, depth: int) -> tuple[str, str, dict[str, str]]:
+        self.aliases += 1
+        alias = f"x{self.aliases}"
+        if depth and self.random.random() < 0.3:
+            inner, given = self.select(depth - 1)
+            return f"({inner}) AS {alias}", alias, given
+        table = self.random.choice(list(self._KINDS))
+        return f"{table} AS {alias}", alias, self._KINDS[table]
+
+    def _tie(self, seen: dict[str, str], mine: dict[str, str]) -> str:
+        pairs = [(a, b) for a, ka in seen.items() for b, kb in mine.items() if ka == kb and ka in "is"]
+        if not pairs or self.random.random() < 0.1:
+            return "true"
+        a, b = self.random.choice(pairs)
+        return f"{a} {self.random.choice(['=', '=', '=', '=', '<', 'IS NOT DISTINCT FROM'])} {b}"
+
+    def _condition(self, columns: dict[str, str]) -> str:
+        e, kind = self._scalar(columns)
+        simple = {
+            "i": f"{e} {self.random.choice(['>', '<', '=', '<>'])} {self.random.randint(-1, 3)}",
+            "m": f"{e} > {self.random.choice(['0', '1.50', '-0.01'])}",
+            "s": f"{e} {self.random.choice(['<', '>=', '='])} 'b'",
+            "f": f"{e} < 1.5",
+            "q": f"{e} < 1.5",
+        }[kind]
+        choice = self.random.random()
+        if choice < 0.2:
+            return f"{e} IS NOT NULL"
+        return f"({simple} OR {self._condition(columns)})" if choice < 0.35 else simple
+
+    def _scalar(self, columns: dict[str, str]) -> tuple[str, str]:
+        name = self.random.choice(sorted(columns))
+        kind, choice = columns[name], self.random.random()
+        if choice < 0.7:
+            return name, kind
+        return {
+            "i": (f"({name} + {self.random.randint(-2, 2)})", "i"),
+            "m": (f"({name} * 2 - 1.5)", "m"),
+            "s": (f"coalesce({name}, 'none')", "s"),
+            "f": (f"({name} / 2)", "f"),
+            "q": (f"({name} + 1)", "q"),
+        }[kind]
+
+    def _grouped(self, columns: dict[str, str], rest: str) -> tuple[str, dict[str, str]]:
+        keys = [self._scalar(columns) for _ in range(self.random.choice([0, 1, 1, 2]))]
+        keys = [(e, k) for e, k in keys if k not in "fq"]
+        calls = [self._aggregate(columns) for _ in range(self.random.randint(1, 3))]
+        items = [*keys, *calls]
+        listed = ", ".join(f"{e} AS c{i}" for i, (e, _) in enumerate(items))
+        group = f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}" if keys else ""
+        having = f" HAVING count(*) > {self.random.randint(0, 2)}" if self.random.random() < 0.2 else ""
+        return f"SELECT {listed} {rest}{group}{having}", {f"c{i}": k for i, (_, k) in enumerate(items)}
+
+    def _aggregate(self, columns: dict[str, str]) -> tuple[str, str]:
+        e, kind = self._scalar(columns)
+        how = self.random.choice(["count", "sum", "avg", "min", "max"])
+        if how == "count" or (kind == "s" and how in ("sum", "avg")):
+            return self.random.choice([("count(*)", "i"), (f"count({e})", "i")])
+        if how == "avg":
+            return f"avg({e})", "q" if kind in "imq" else "f"
+        return f"{how}({e})", "i" if kind == "i" else kind
+
+    def _union(self, depth: int) -> tuple[str, dict[str, str]]:
+        text, given = self.select(depth)
+        other = self.random.choice(list(self._KINDS))
+        fill = {"i": "k", "s": "s"}
+        missing = {"m": "1.25", "f": "0.5::float8", "q": "0.5"}
+        cells = ", ".join(fill.get(k) or missing[k] for k in given.values())
+        return f"({text}) UNION ALL SELECT {cells} FROM {other}", given
