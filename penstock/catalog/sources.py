@@ -109,6 +109,6 @@ def remove(commit: Commit, source_id: int) -> None:
     commit.connection.execute("DELETE FROM sources WHERE id = %s", (source_id,))
 
 
-def moved_at(catalog: Catalog, source_id: int) -> Any:
-    row = catalog.one("SELECT moved_at FROM positions WHERE source_id = %s", source_id)
-    return row["moved_at"] if row else None
+def forget(catalog: Catalog, source_id: int) -> None:
+    """Take back a source whose first copy failed: nothing of it was ever visible."""
+    catalog.connection.execute("DELETE FROM sources WHERE id = %s AND state = 'copying'", (source_id,))

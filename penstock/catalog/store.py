@@ -76,8 +76,11 @@ class Catalog:
         return cast(int, cast(DictRow, row)["id"])
 
     @contextmanager
-    def commit(self, lease: Lease, attempt: int, purpose: str) -> Iterator[Commit]:
-        """One transaction guarded by the lease's epoch: a worker that was replaced cannot commit."""
+    def commit(self, lease: Lease, attempt: int | None, purpose: str) -> Iterator[Commit]:
+        """One transaction guarded by the lease's epoch: a worker that was replaced cannot commit.
+
+        A step that wrote no files needs no attempt of its own beforehand: it gets one inside.
+        """
         hit(f"{purpose}.before_commit")
         with self.connection.transaction():
             row = self.connection.execute(
@@ -88,17 +91,23 @@ class Catalog:
                     f"another process took over {lease.name!r} while this one was away",
                     hint="Nothing of this step was recorded. Start again if this process should do the work.",
                 )
-            taken = self.connection.execute(
-                "WITH attempt AS ("
-                "  UPDATE attempts SET state = 'committed' WHERE id = %s AND state = 'open' RETURNING id) "
-                "INSERT INTO rounds (id, attempt_id, purpose) SELECT nextval('round_number'), id, %s FROM attempt "
-                "RETURNING id",
-                (attempt, purpose),
-            ).fetchone()
-            if taken is None:
-                raise LeaseLost(f"attempt {attempt} of {lease.name!r} was already ended")
-            yield Commit(self.connection, taken["id"], attempt)
+            taken = self._take_round(lease, attempt, purpose)
+            yield Commit(self.connection, taken["round"], taken["attempt"])
         hit(f"{purpose}.after_commit")
+
+    def _take_round(self, lease: Lease, attempt: int | None, purpose: str) -> DictRow:
+        if attempt is None:
+            attempt = self.begin(lease, purpose)
+        taken = self.connection.execute(
+            "WITH attempt AS ("
+            "  UPDATE attempts SET state = 'committed' WHERE id = %s AND state = 'open' RETURNING id) "
+            "INSERT INTO rounds (id, attempt_id, purpose) SELECT nextval('round_number'), id, %s FROM attempt "
+            "RETURNING id AS round, attempt_id AS attempt",
+            (attempt, purpose),
+        ).fetchone()
+        if taken is None:
+            raise LeaseLost(f"attempt {attempt} of {lease.name!r} was already ended")
+        return taken
 
     def one(self, query: LiteralString, *parameters: Any) -> DictRow | None:
         return self.connection.execute(query, parameters).fetchone()

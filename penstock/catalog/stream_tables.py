@@ -42,8 +42,8 @@ class Refreshed:
     deleted: int
     seconds: float
     frontier: Frontier | None
-    error: str | None
-    finished_at: datetime
+    error: str | None = None
+    finished_at: datetime | None = None
 
 
 _SELECT = """
@@ -95,6 +95,16 @@ def add(
         )
 
 
+def change(commit: Commit, relation_id: int, *, schedule: str | None, mode: str) -> None:
+    commit.connection.execute(
+        "UPDATE stream_tables SET schedule = %s, mode = %s WHERE relation_id = %s", (schedule, mode, relation_id)
+    )
+
+
+def remove(commit: Commit, relation_id: int) -> None:
+    commit.connection.execute("DELETE FROM relations WHERE id = %s", (relation_id,))
+
+
 def reach(commit: Commit, relation_id: int, frontier: Frontier) -> None:
     commit.connection.execute(
         "INSERT INTO frontiers (relation_id, round, frontier) VALUES (%s, %s, %s)",
@@ -142,3 +152,13 @@ def dependants(catalog: Catalog, relation_id: int) -> list[str]:
         relation_id,
     )
     return [row["name"] for row in rows]
+
+
+def row_count(catalog: Catalog, relation_id: int) -> int:
+    """Rows of the view now: what refreshes put in less what they took out."""
+    row = catalog.one(
+        "SELECT coalesce(sum(inserted - deleted), 0)::bigint AS rows FROM refresh_history "
+        "WHERE relation_id = %s AND error IS NULL",
+        relation_id,
+    )
+    return cast(int, cast(DictRow, row)["rows"])

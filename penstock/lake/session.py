@@ -8,8 +8,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigError
@@ -64,7 +68,29 @@ def start(home: Path | None = None, *, memory: str = "2g") -> SparkSession:
         settings["spark.sql.warehouse.dir"] = str(home / "warehouse")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    log = (home / "logs" if home is not None else Path(tempfile.mkdtemp(prefix="penstock-"))) / "spark.log"
+    with _stderr_in(log):
+        try:
+            return builder.getOrCreate()
+        except (PySparkRuntimeError, OSError) as error:
+            last = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
+            raise ConfigError(
+                f"Spark did not start: {error}\n{last}", hint=f"Java 17 or newer is needed. Its output is in {log}."
+            ) from error
+
+
+@contextmanager
+def _stderr_in(log: Path) -> Iterator[None]:
+    """The JVM inherits this process's stderr when it starts, and keeps it: give it a file, not the terminal."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    terminal = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
 
 
 def adopt(spark: SparkSession) -> SparkSession:

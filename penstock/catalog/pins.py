@@ -1,0 +1,21 @@
+"""Pins: frontiers that must stay readable until they are released."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from psycopg.rows import DictRow
+
+from penstock.catalog.store import Catalog
+from penstock.cut import Frontier
+from penstock.errors import NotFound
+
+
+def add(catalog: Catalog, frontier: Frontier) -> int:
+    row = catalog.one("INSERT INTO pins (frontier) VALUES (%s) RETURNING id", str(frontier))
+    return cast(int, cast(DictRow, row)["id"])
+
+
+def release(catalog: Catalog, pin: int) -> None:
+    if catalog.one("DELETE FROM pins WHERE id = %s RETURNING id", pin) is None:
+        raise NotFound(f"no pin {pin}", hint="It may have been released before.")

@@ -1,0 +1,32 @@
+"""Settings of a session, all with defaults that suit one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from penstock.errors import ConfigError
+
+
+class Settings(BaseModel):
+    """What `connect(config=…)` takes, as a mapping or as this."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    spark_memory: str = Field("2g", pattern=r"^\d+[gm]$", description="Memory of the Spark that penstock starts.")
+    publish_interval: float = Field(60.0, ge=1, description="run(): seconds between two publishes of a relation.")
+    snapshot_timeout: float = Field(30.0, gt=0, description="Seconds to wait for a consistent snapshot of a source.")
+
+    @classmethod
+    def of(cls, given: Settings | Mapping[str, Any] | None) -> Settings:
+        if isinstance(given, Settings):
+            return given
+        try:
+            return cls(**(given or {}))
+        except ValidationError as error:
+            first = error.errors()[0]
+            setting = ".".join(map(str, first["loc"]))
+            known = ", ".join(cls.model_fields)
+            raise ConfigError(f"setting {setting!r}: {first['msg']}", hint=f"Known settings: {known}.") from None

@@ -1,0 +1,70 @@
+"""What a Delta table says of itself, read without Spark: its version and the stamps of its commits.
+
+Every commit of ours is stamped with the relation and the position it brought the table to. A commit without such a
+stamp is another writer's.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from penstock.errors import PublishError
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Which relation a Delta commit belongs to, and the position and frontier it reached."""
+
+    relation: str
+    position: int
+    frontier: str
+
+    def to_json(self) -> str:
+        return json.dumps({"penstock": self.relation, "position": self.position, "frontier": json.loads(self.frontier)})
+
+
+@dataclass(frozen=True)
+class Latest:
+    version: int
+    stamp: Stamp
+
+
+def latest(folder: Path, relation: str, *, since: int) -> Latest | None:
+    """The newest commit, after a check that all commits past `since` are ours; None if there is no table."""
+    if not DeltaTable.is_deltatable(str(folder)):
+        return None
+    table = DeltaTable(str(folder))
+    version = table.version()
+    stamp: Stamp | None = None
+    for entry in table.history(max(1, version - since)):
+        found = _stamp(entry.get("userMetadata"))
+        if found is None or found.relation != relation:
+            raise PublishError(
+                f"version {entry['version']} of the Delta table {folder} was written by someone else"
+                f" ({entry.get('operation', 'unknown operation')})",
+                hint="A mirror has one writer. Restore it to the last version of penstock's, or remove the folder and "
+                "publish again; derived data belongs into a table of its own.",
+            )
+        stamp = stamp or found
+    assert stamp is not None
+    return Latest(version, stamp)
+
+
+def _stamp(text: str | None) -> Stamp | None:
+    try:
+        value = json.loads(text or "")
+        return Stamp(value["penstock"], value["position"], json.dumps(value["frontier"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def row_count(folder: Path) -> int:
+    """Rows in the files of the newest version, for a table whose last commit wrote all of them."""
+    actions = pa.table(DeltaTable(str(folder)).get_add_actions(flatten=True))
+    return pc.sum(actions["num_records"]).as_py() or 0

@@ -1,0 +1,197 @@
+"""One view's changes from one frontier to another, by one Spark query.
+
+DIFFERENTIAL runs the delta of the view over what changed. FULL computes the view anew and subtracts what is stored, so
+that both give the same thing: the exact changes of the view and of what its operators remember.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from penstock.catalog.relations import Relation
+from penstock.lake.reader import PENDING, SMALL, Reader, net
+from penstock.relation.segment import Segment, SegmentWriter, rows_with_weight
+from penstock.views import Program, Read, View, delta, full, placeholder
+from penstock.zset import WEIGHT, consolidate
+
+VIEW = "view"
+
+
+@dataclass(frozen=True)
+class Input:
+    """A relation the view reads, with its positions before and after."""
+
+    relation: Relation
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where a view and its operators' states are kept, by output name, and the round they were last written in."""
+
+    relations: Mapping[str, Relation]
+    round: int | None
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The segments a refresh wrote for each output, and what they do to the view."""
+
+    segments: Mapping[str, list[Segment]]
+    inserted: int
+    deleted: int
+
+
+Writers = Mapping[str, SegmentWriter]
+Frames = Mapping[Read, DataFrame]
+
+
+def differential(
+    reader: Reader, view: View, inputs: Sequence[Input], stored: Stored, writers: Writers
+) -> Changes | None:
+    """None if nothing changed that the view can see."""
+    deltas = _visible_changes(reader, view, inputs)
+    if not deltas:
+        return None
+    sizes = {one.relation.name: size(reader, one.relation) for one in inputs}
+    program = delta(view, frozenset(deltas), "spark", sizes=sizes)
+    frames = {
+        read: deltas[read.relation] if read.kind == "delta" else _state(reader, read, view, inputs, stored)
+        for read in program.reads
+    }
+    changed = sum(reader.changed_rows(one.relation, one.before, one.after) for one in inputs)
+    if changed <= SMALL:
+        return _write_rows(_collect(reader, program, frames, stored), writers)
+    return _write_frames(_outputs(reader, program, frames, stored), writers)
+
+
+def full_refresh(reader: Reader, view: View, inputs: Sequence[Input], stored: Stored, writers: Writers) -> Changes:
+    """What is there now minus what was stored."""
+    by_name = {one.relation.name: one for one in inputs}
+    program = full(view, "spark")
+    frames = {
+        read: reader.rows(
+            by_name[read.relation].relation, by_name[read.relation].after, view.used_columns[read.relation]
+        )
+        for read in program.reads
+    }
+    if sum(size(reader, one.relation) for one in inputs) <= 2 * SMALL:
+        new = _collect(reader, program, frames, stored)
+        return _write_rows({name: _minus(reader, rows, stored, name) for name, rows in new.items()}, writers)
+    made = _outputs(reader, program, frames, stored)
+    return _write_frames({name: _minus_frame(reader, rows, stored, name) for name, rows in made.items()}, writers)
+
+
+def size(reader: Reader, relation: Relation) -> int:
+    """About how many rows a relation has: known without reading any."""
+    base = reader.base(relation)
+    return (base.rows if base else 0) + reader.changed_rows(relation, base.position if base else -1, PENDING)
+
+
+def _visible_changes(reader: Reader, view: View, inputs: Sequence[Input]) -> dict[str, DataFrame]:
+    """Changes over the columns the view uses; an update that it cannot see cancels, and so may a whole input."""
+    found = {}
+    for one in inputs:
+        name, columns = one.relation.name, view.used_columns[one.relation.name]
+        changed = reader.changed_rows(one.relation, one.before, one.after)
+        if changed > SMALL:
+            found[name] = net(reader.changes(one.relation, one.before, one.after, columns), columns)
+        elif changed:
+            rows = reader.changes_arrow(one.relation, one.before, one.after, columns)
+            if rows.num_rows:
+                found[name] = reader.frame(rows, one.relation, columns)
+    return found
+
+
+def _state(reader: Reader, read: Read, view: View, inputs: Sequence[Input], stored: Stored) -> DataFrame:
+    if read.kind == "state":
+        relation = stored.relations[read.relation]
+        return reader.state(relation, -1 if stored.round is None else stored.round, relation.schema.names)
+    one = next(one for one in inputs if one.relation.name == read.relation)
+    position = one.before if read.kind == "before" else one.after
+    return reader.state(one.relation, position, view.used_columns[read.relation])
+
+
+def _bind(frames: Frames) -> None:
+    for read, frame in frames.items():
+        frame.createOrReplaceTempView(placeholder(read))
+
+
+def _collect(reader: Reader, program: Program, frames: Frames, stored: Stored) -> dict[str, pa.Table]:
+    """All outputs by one query, through Arrow."""
+    _bind(frames)
+    rows = reader.spark().sql(program.combined_sql()).toArrow()
+    return {name: _take(rows, name, relation) for name, relation in stored.relations.items()}
+
+
+def _take(rows: pa.Table, output: str, relation: Relation) -> pa.Table:
+    """The rows of one output: a struct column that is NULL where a row does not belong to it."""
+    own = rows.filter(pc.is_valid(rows[output]))
+    names = list(relation.schema.names)
+    parts = pa.concat_arrays([pa.nulls(0, own[output].type), *own[output].chunks]).flatten()
+    schema = rows_with_weight(relation.schema, names)
+    table = pa.table([*parts, own[WEIGHT]], names=[*names, WEIGHT]).cast(schema)
+    return consolidate(table, names)
+
+
+def _outputs(reader: Reader, program: Program, frames: Frames, stored: Stored) -> dict[str, DataFrame]:
+    """Each output as a query of its own, for results that may be large."""
+    _bind(frames)
+    return {name: reader.spark().sql(program.outputs[name].sql) for name in stored.relations}
+
+
+def _minus(reader: Reader, rows: pa.Table, stored: Stored, name: str) -> pa.Table:
+    if stored.round is None:
+        return rows
+    relation = stored.relations[name]
+    names = list(relation.schema.names)
+    old = reader.state(relation, stored.round, names).toArrow().cast(rows.schema)
+    old = old.set_column(old.schema.get_field_index(WEIGHT), WEIGHT, pc.negate(old[WEIGHT]))
+    return consolidate(pa.concat_tables([rows, old]), names)
+
+
+def _minus_frame(reader: Reader, rows: DataFrame, stored: Stored, name: str) -> DataFrame:
+    if stored.round is None:
+        return rows
+    relation = stored.relations[name]
+    old = reader.state(relation, stored.round, relation.schema.names)
+    return rows.unionByName(old.withColumn(WEIGHT, -F.col(WEIGHT)))
+
+
+def _write_rows(outputs: Mapping[str, pa.Table], writers: Writers) -> Changes:
+    segments = {
+        name: [writers[name].write(rows, PENDING, PENDING)] if rows.num_rows else [] for name, rows in outputs.items()
+    }
+    return Changes(segments, *_counts(outputs[VIEW][WEIGHT]))
+
+
+def _write_frames(outputs: Mapping[str, DataFrame], writers: Writers) -> Changes:
+    """Spark writes the files, in parallel; they are taken over under the attempt's names."""
+    segments: dict[str, list[Segment]] = {}
+    inserted = deleted = 0
+    for name, frame in outputs.items():
+        columns = [column for column in frame.columns if column != WEIGHT]
+        staging = writers[name].next_path().with_suffix(".staging")
+        net(frame, columns).write.parquet(str(staging))
+        files = [file for file in sorted(staging.glob("part-*.parquet")) if pq.read_metadata(file).num_rows]
+        if name == VIEW:
+            weights = pq.read_table(files, columns=[WEIGHT])[WEIGHT] if files else pa.chunked_array([], pa.int64())
+            inserted, deleted = _counts(weights)
+        segments[name] = writers[name].adopt(files, PENDING)
+        shutil.rmtree(staging)
+    return Changes(segments, inserted, deleted)
+
+
+def _counts(weights: pa.ChunkedArray) -> tuple[int, int]:
+    """Rows put in and rows taken out."""
+    inserted = pc.sum(pc.max_element_wise(weights, 0)).as_py() or 0
+    return inserted, inserted - (pc.sum(weights).as_py() or 0)

@@ -1,0 +1,48 @@
+"""From frontiers to positions: where a relation is when its sources are at a frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.catalog import sources, stream_tables
+from penstock.catalog.relations import Relation
+from penstock.catalog.store import Catalog
+from penstock.catalog.stream_tables import StreamTable
+from penstock.cut import Frontier
+from penstock.errors import NotRetained
+
+
+def readable(catalog: Catalog) -> Frontier:
+    """The frontier up to which everything captured can be read."""
+    return Frontier({one.name: one.settled for one in sources.every(catalog) if one.settled is not None})
+
+
+def sources_of(relation_id: int, known: Mapping[int, Relation], tables: Mapping[int, StreamTable]) -> frozenset[str]:
+    """The sources that a table belongs to, or that a view reads through any number of views."""
+    relation = known[relation_id]
+    if relation.source is not None:
+        return frozenset({relation.source})
+    reads = tables[relation_id].inputs
+    return frozenset().union(*(sources_of(one, known, tables) for one in reads))
+
+
+def position_at(catalog: Catalog, relation: Relation, frontier: Frontier) -> int:
+    """The position of a relation at a frontier over (at least) its own sources."""
+    if relation.source is not None:
+        if relation.source not in frontier:
+            raise NotRetained(f"{frontier} says nothing of source {relation.source!r}, which {relation.name} is from")
+        cut = frontier[relation.source]
+        now = sources.get(catalog, relation.source).settled
+        if now is None or cut > now:
+            raise NotRetained(
+                f"{relation.name} is readable up to {now}, not yet up to {cut}",
+                hint="Call catch_up() first, or ask for an earlier frontier.",
+            )
+        return int(cut)
+    found = stream_tables.round_at(catalog, relation.id, frontier)
+    if found is None:
+        raise NotRetained(
+            f"stream table {relation.name} was never refreshed to {frontier}",
+            hint=f"Call refresh({relation.name!r}, to=…) with that frontier, or read it at one of its own: history().",
+        )
+    return found

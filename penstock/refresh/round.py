@@ -1,0 +1,180 @@
+"""A round: a stream table and everything it reads, brought to one frontier and committed together.
+
+Upstream views come first and are read at the round's own target, also while their changes are only files. One catalog
+transaction then makes all of it real, so no reader ever sees a view that is ahead of what it reads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.catalog import attempts, relations, stream_tables
+from penstock.catalog.lease import Lease
+from penstock.catalog.relations import Relation
+from penstock.catalog.store import Catalog
+from penstock.catalog.stream_tables import Refreshed, StreamTable
+from penstock.cut import Frontier
+from penstock.errors import NotRetained, PenstockError, RefreshError
+from penstock.failpoint import FailpointReached, hit
+from penstock.lake.reader import PENDING, Reader, at_round
+from penstock.refresh import compute
+from penstock.refresh.compute import Input, Stored
+from penstock.refresh.dag import upstream_first
+from penstock.refresh.decision import Action, Decision, Mode, Situation, decide
+from penstock.refresh.plans import Plans
+from penstock.refresh.positions import position_at, readable, sources_of
+from penstock.relation.segment import Segment, SegmentWriter
+
+LEASE = "stream tables"
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """What a refresh did to one stream table."""
+
+    name: str
+    action: Action
+    reason: str
+    inserted: int
+    deleted: int
+    seconds: float
+    frontier: Frontier
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    decision: Decision
+    written: Mapping[int, list[Segment]]
+    inserted: int = 0
+    deleted: int = 0
+
+
+class Round:
+    """The state of one round while it is computed: nothing of it is visible before `commit`."""
+
+    def __init__(self, reader: Reader, catalog: Catalog, plans: Plans, lease: Lease, target: Frontier) -> None:
+        self._catalog = catalog
+        self._reader = reader
+        self._plans = plans
+        self._lease = lease
+        self._target = target
+        self._known = {relation.id: relation for relation in relations.every(catalog)}
+        self._tables = {table.relation_id: table for table in stream_tables.every(catalog)}
+        self._attempt: int | None = None
+        self._pending: dict[int, list[Segment]] = {}
+        self._done: dict[int, Refresh] = {}
+
+    def refresh(self, names: Sequence[str]) -> dict[str, Refresh]:
+        """Compute all of `names` and what they read, commit, and say what was done."""
+        for table in self._in_order(names):
+            self._done[table.relation_id] = self._one(table)
+        self._commit()
+        return {done.name: done for done in self._done.values()}
+
+    def _in_order(self, names: Sequence[str]) -> list[StreamTable]:
+        by_name = {table.name: table for table in self._tables.values()}
+        inputs = {table.name: [self._known[one].name for one in table.inputs] for table in by_name.values()}
+        return [by_name[name] for name in upstream_first(names, inputs)]
+
+    def _one(self, table: StreamTable) -> Refresh:
+        started = time.monotonic()
+        target = self._target.only(sources_of(table.relation_id, self._known, self._tables))
+        try:
+            outcome = self._outcome(table, target)
+        except (PenstockError, FailpointReached):
+            raise
+        except Exception as error:
+            raise self._failed(table, error, time.monotonic() - started) from error
+        self._pending.update({id_: segments for id_, segments in outcome.written.items() if segments})
+        return Refresh(
+            table.name,
+            outcome.decision.action,
+            outcome.decision.reason,
+            outcome.inserted,
+            outcome.deleted,
+            time.monotonic() - started,
+            target,
+        )
+
+    def _failed(self, table: StreamTable, error: Exception, seconds: float) -> RefreshError:
+        """Spark's message without its stack; the whole of it stays as the cause."""
+        message = str(error).strip().split("\n\nJVM stacktrace")[0].split("\n== SQL")[0]
+        line = Refreshed(table.name, "FAILED", "", 0, 0, seconds, None, message)
+        stream_tables.record(self._catalog, table.relation_id, line)
+        return RefreshError(
+            f"stream table {table.name} could not be refreshed: {message}",
+            hint="Nothing was changed. The view stays at its last frontier until the cause is gone.",
+        )
+
+    def _outcome(self, table: StreamTable, target: Frontier) -> _Outcome:
+        before = table.frontier
+        if before is not None and not before <= target:
+            raise NotRetained(
+                f"stream table {table.name} is at {before}, past the asked {target}",
+                hint="A refresh goes forward only. Read the past with table(name, at=frontier).",
+            )
+        reader = self._reader.beside(self._pending)
+        inputs = [self._input(self._known[one], before, target) for one in table.inputs]
+        changed = sum(reader.changed_rows(one.relation, one.before, one.after) for one in inputs) if before else 0
+        mode = Mode(table.mode)
+        total = sum(compute.size(reader, one.relation) for one in inputs) if changed and mode is Mode.AUTO else 0
+        decision = decide(Situation(mode, before, target, changed, total))
+        if decision.action is Action.NO_DATA:
+            return _Outcome(decision, {})
+        return self._compute(reader, table, inputs, decision)
+
+    def _input(self, relation: Relation, before: Frontier | None, target: Frontier) -> Input:
+        if relation.kind == "table":
+            source = str(relation.source)
+            return Input(relation, before[source] if before else -1, position_at(self._catalog, relation, target))
+        sources = sources_of(relation.id, self._known, self._tables)
+        old = -1 if before is None else position_at(self._catalog, relation, before.only(sources))
+        if relation.id in self._pending:
+            return Input(relation, old, PENDING)
+        now = self._tables[relation.id].round  # brought to the target in this round, without changes
+        return Input(relation, old, -1 if now is None else now)
+
+    def _compute(self, reader: Reader, table: StreamTable, inputs: Sequence[Input], decision: Decision) -> _Outcome:
+        view = self._plans.of(table, list(self._known.values()))
+        relation = self._known[table.relation_id]
+        outputs = {compute.VIEW: relation}
+        outputs |= {one.name.rpartition("#")[2]: one for one in relations.states_of(self._catalog, relation)}
+        stored = Stored(outputs, table.round)
+        if self._attempt is None:
+            self._attempt = self._catalog.begin(self._lease, "refresh")
+        writers = {name: SegmentWriter(reader.home, one.folder, self._attempt) for name, one in outputs.items()}
+        if decision.action is Action.FULL:
+            changes = compute.full_refresh(reader, view, inputs, stored, writers)
+        else:
+            found = compute.differential(reader, view, inputs, stored, writers)
+            if found is None:
+                return _Outcome(Decision(Action.NO_DATA, "no change that the view can see"), {})
+            changes = found
+        written = {outputs[name].id: segments for name, segments in changes.segments.items()}
+        return _Outcome(decision, written, changes.inserted, changes.deleted)
+
+    def _commit(self) -> None:
+        moved = {id_: done for id_, done in self._done.items() if self._tables[id_].frontier != done.frontier}
+        if not moved and not self._pending:
+            return
+        hit("refresh.files_written")
+        with self._catalog.commit(self._lease, self._attempt, "refresh") as commit:
+            for relation_id, segments in self._pending.items():
+                relations.record_segments(commit, relation_id, at_round(segments, commit.round))
+            for relation_id, done in moved.items():
+                stream_tables.reach(commit, relation_id, done.frontier)
+                line = Refreshed(
+                    done.name, done.action, done.reason, done.inserted, done.deleted, done.seconds, done.frontier, None
+                )
+                stream_tables.record(commit, relation_id, line)
+
+
+def refresh(
+    reader: Reader, catalog: Catalog, plans: Plans, names: Sequence[str], to: Frontier | None = None
+) -> dict[str, Refresh]:
+    """Bring stream tables, and all they read, to `to` (default: everything readable now) in one round."""
+    with catalog.lease(LEASE) as lease:
+        attempts.collect(catalog, reader.home, lease)
+        return Round(reader, catalog, plans, lease, to or readable(catalog)).refresh(names)
