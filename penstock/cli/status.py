@@ -6,10 +6,11 @@ import dataclasses
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from penstock.cli.opening import DEFAULT_HOME, CatalogOption, HomeOption, opened
-from penstock.cli.output import age, out, print_json, size, table, without_password
+from penstock.cli.output import age, one_line, out, print_json, size, table, without_password
 
 if TYPE_CHECKING:
     from penstock.session import Status
@@ -32,6 +33,9 @@ def status(
         return
     console = out()
     console.print(sources(found))
+    for source in found.sources:
+        if source.problem:
+            console.print(f"[red]![/] {source.name}: {escape(one_line(source.problem))}")
     console.print()
     console.print(stream_tables(found))
     if not found.sources:
@@ -58,10 +62,10 @@ def sources(found: Status) -> Table:
 def stream_tables(found: Status) -> Table:
     return table(
         "Stream tables",
-        ("stream table", "mode", "schedule", "status", "last action", "rows", "took", "fresh to"),
+        ("stream table", "mode", "schedule", "status", "last action", "rows", "took", "freshness"),
         [
             (one.name, one.mode, one.schedule, one.status, one.action, one.rows, age(one.seconds), age(one.freshness))
             for one in found.stream_tables
         ],
-        right=("rows", "took", "fresh to"),
+        right=("rows", "took", "freshness"),
     )

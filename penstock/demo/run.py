@@ -5,6 +5,7 @@ Whatever ends it (time, Ctrl-C, an error), the workload, Spark, the catalog and 
 
 from __future__ import annotations
 
+import random
 import signal
 import threading
 import time
@@ -94,11 +95,15 @@ def _connect(stack: ExitStack, display: Display, home: Path) -> Session:
 def _capture(session: Session, dsn: str, display: Display) -> None:
     with display.step("Copy of the shop's tables"):
         session.add_source(SOURCE, dsn, tables=["public.*"])
-    for name, query in VIEWS.items():
-        with display.step(f"View {name}"):
+    with display.step(f"Views {', '.join(VIEWS)}"):
+        for name, query in VIEWS.items():
             session.create_stream_table(name, query, schedule="1s")
-    with display.step("First refresh of the views"):
         session.refresh_all()
+    with display.step("One order, followed through to Delta"):  # also gets the JVM warm
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            shop.transact(connection, random.Random(1), shop.place_order)
+        session.refresh_all(to=session.catch_up())
+        session.publish("revenue_by_city")
 
 
 def _watch(session: Session, dsn: str, options: Options, display: Display) -> None:
@@ -117,11 +122,11 @@ def _watch(session: Session, dsn: str, options: Options, display: Display) -> No
 
 def _keep_up(session: Session, picture: Picture, stop: threading.Event) -> None:
     relations = cycle([*shop.TABLES, *VIEWS])
-    next_publish = _PUBLISH
-    while not stop.is_set() and picture.elapsed() < (picture.length or float("inf")):
+    next_publish, end = _PUBLISH, picture.length or float("inf")
+    while not stop.is_set() and picture.elapsed() < end:
         started = time.monotonic()
         refresh(session, catch_up(session, picture), picture)
-        if picture.elapsed() >= next_publish:
+        if next_publish <= picture.elapsed() < end - _PUBLISH / 2:
             publish(session, next(relations), picture)
             next_publish = picture.elapsed() + _PUBLISH
         picture.doing = "waiting for changes"
