@@ -38,7 +38,7 @@ from penstock.capture.slot import (
     wait_until_free,
 )
 from penstock.capture.snapshot import SnapshotReader
-from penstock.errors import NotFound, PenstockError, SourceError
+from penstock.errors import NotFound, PenstockError, SchemaChanged, SourceError
 from penstock.lsn import Lsn
 from penstock.relation.schema import Schema
 
@@ -110,6 +110,18 @@ def check_expected(tables: Mapping[str, SourceTable], expected: Mapping[str, Sch
             raise schema_changed(name, difference)
 
 
+def check_unchanged(before: Mapping[str, SourceTable], locked: Mapping[str, SourceTable]) -> None:
+    """No DDL may lie between the look at the tables and the lock on them: the snapshot is in between."""
+    for name, table in before.items():
+        difference = differs(table.schema, locked[name].schema)
+        if difference is None and (table.oid, table.filenode) != (locked[name].oid, locked[name].filenode):
+            difference = "it was rewritten, truncated or made again"
+        if difference:
+            raise SchemaChanged(
+                f"{name} changed while its copy was prepared: {difference}", hint="Open the source again."
+            )
+
+
 def _publish(connection: Connection, name: str, tables: dict[str, SourceTable], undo: ExitStack) -> None:
     found = read_publication(connection, name)
     if found is None:
@@ -133,4 +145,6 @@ def _make_slot(
         snapshot = None
         if config.snapshot_mode == "initial":
             snapshot = SnapshotReader(config.dsn, created.snapshot, created.consistent_point, tables)
+            undo.callback(snapshot.close)
+            check_unchanged(tables, discover(connection, [table.spelled for table in tables.values()]))
         return Attached(identify(created.connection), tables, created.consistent_point, snapshot)

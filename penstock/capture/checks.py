@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.capture.config import with_schema
 from penstock.capture.connection import Connection, connect, translated
-from penstock.capture.discover import SourceTable, discover
+from penstock.capture.discover import SourceTable, discover, spell
 from penstock.capture.publication import check_publication, read_publication
 from penstock.capture.slot import read_slot
 from penstock.errors import AlreadyExists, MissingPrivilege, NoSlotLeft, NotYet, SourceError
@@ -88,22 +88,23 @@ def check_role(connection: Connection) -> None:
     role, replicates, _, _ = _row(connection, _ROLE)
     if not replicates:
         raise MissingPrivilege(
-            f"role {role} may not use replication", hint=f'Run ALTER ROLE "{role}" REPLICATION as a superuser.'
+            f"role {role} may not use replication", hint=f"Run ALTER ROLE {spell(role)} REPLICATION as a superuser."
         )
 
 
 def check_readable(connection: Connection, tables: Mapping[str, SourceTable]) -> None:
     role = connection.info.user
     for name, (readable, _, filtered) in _privileges(connection, tables).items():
-        schema = tables[name].schema_name
+        grantee, table = spell(role), tables[name]
         if not readable:
             raise MissingPrivilege(
                 f"role {role} may not read {name}",
-                hint=f'Run GRANT USAGE ON SCHEMA "{schema}" TO "{role}"; GRANT SELECT ON {name} TO "{role}".',
+                hint=f"Run GRANT USAGE ON SCHEMA {spell(table.schema_name)} TO {grantee}; "
+                f"GRANT SELECT ON {table.spelled} TO {grantee}.",
             )
         if filtered:
             raise MissingPrivilege(
-                f"row security hides rows of {name} from role {role}", hint=f'Run ALTER ROLE "{role}" BYPASSRLS.'
+                f"row security hides rows of {name} from role {role}", hint=f"Run ALTER ROLE {grantee} BYPASSRLS."
             )
 
 
@@ -128,18 +129,18 @@ def _check_publishable(connection: Connection, publication: str, tables: Mapping
         if not found.missing(tables):
             return
     role, _, may_create, database = _row(connection, _ROLE)
+    listed = ", ".join(table.spelled for table in tables.values())
+    statement = f"CREATE PUBLICATION {spell(publication)} FOR TABLE {listed}"
     if found is None and not may_create:
         raise MissingPrivilege(
             f"role {role} may not create a publication",
-            hint=f'Run GRANT CREATE ON DATABASE "{database}" TO "{role}", or make it yourself: CREATE PUBLICATION '
-            f"{publication} FOR TABLE {', '.join(tables)}.",
+            hint=f"Run GRANT CREATE ON DATABASE {spell(database)} TO {spell(role)}, or make it yourself: {statement}.",
         )
     foreign = [name for name, (_, owned, _) in _privileges(connection, tables).items() if not owned]
     if foreign:
         raise MissingPrivilege(
             f"role {role} does not own {', '.join(foreign)}, so it cannot publish them",
-            hint=f"As their owner, run CREATE PUBLICATION {publication} FOR TABLE {', '.join(tables)}, "
-            f'or make "{role}" a member of the owning role.',
+            hint=f"As their owner, run {statement}, or make {spell(role)} a member of the owning role.",
         )
 
 

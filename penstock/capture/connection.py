@@ -38,7 +38,11 @@ _SESSION = {
 
 def connect(dsn: str, **settings: str) -> Connection:
     """A connection for queries, in autocommit."""
-    return _connect(dsn, settings)
+    connection = _connect(dsn, settings)
+    if connection.info.server_version >= 140000:
+        with translated():
+            connection.execute("SET idle_session_timeout = 0")
+    return connection
 
 
 def connect_replication(dsn: str, **settings: str) -> Connection:

@@ -22,10 +22,12 @@ from penstock.zset import RAW_FIELDS
 
 _KINDS = {"p": "a partitioned table", "v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _NAME = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^"]+)')
+_PLAIN = re.compile("[a-z_][a-z0-9_]*")
 _RESERVED = frozenset(field.name for field in RAW_FIELDS)
 
 _RELATIONS = """
-SELECT n.nspname, c.relname, c.oid::int8, c.relkind::text, c.relpersistence::text, c.relreplident::text
+SELECT n.nspname, c.relname, c.oid::int8, c.relkind::text, c.relpersistence::text, c.relreplident::text,
+       COALESCE(c.relfilenode::int8, 0)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
 ORDER BY 1, 2
@@ -50,17 +52,23 @@ ORDER BY i.indrelid, k.position
 
 @dataclass(frozen=True)
 class SourceTable:
-    """A table of the source: its shape, its OID, and the send function of each column's type."""
+    """A table of the source: its shape, its identity on the server, and the send function of each column's type."""
 
     schema_name: str
     table_name: str
     oid: int
     schema: Schema
     sends: tuple[str, ...]
+    generated: bool = False  # has a stored generated column
+    filenode: int = 0  # changes when the table is rewritten or truncated
 
     @property
     def name(self) -> str:
         return f"{self.schema_name}.{self.table_name}"
+
+    @property
+    def spelled(self) -> str:
+        return spell(self.schema_name, self.table_name)
 
 
 @dataclass(frozen=True)
@@ -71,14 +79,19 @@ class _Entry:
     kind: str
     persistence: str
     identity: ReplicaIdentity
+    filenode: int
 
     @property
     def name(self) -> str:
         return f"{self.schema}.{self.table}"
 
+    @property
+    def spelled(self) -> str:
+        return spell(self.schema, self.table)
 
-def _entry(schema: str, table: str, oid: int, kind: str, persistence: str, identity: str) -> _Entry:
-    return _Entry(schema, table, oid, kind, persistence, ReplicaIdentity(identity))
+
+def _entry(schema: str, table: str, oid: int, kind: str, persistence: str, identity: str, node: int) -> _Entry:
+    return _Entry(schema, table, oid, kind, persistence, ReplicaIdentity(identity), node)
 
 
 def inspect(dsn: str, tables: Sequence[str], *, schema_name: str = "public") -> dict[str, Schema]:
@@ -109,8 +122,24 @@ def discover(connection: Connection, names: Sequence[str]) -> dict[str, SourceTa
             identity=entry.identity,
             foreign_keys=parents.get(name, ()),
         )
-        tables[name] = SourceTable(entry.schema, entry.table, entry.oid, schema, tuple(row[7] for row in rows))
+        tables[name] = SourceTable(
+            entry.schema,
+            entry.table,
+            entry.oid,
+            schema,
+            sends=tuple(row[7] for row in rows),
+            generated=any(row[6] for row in rows),
+            filenode=entry.filenode,
+        )
     return tables
+
+
+def spell(*names: str) -> str:
+    """
+    >>> spell("public", "Orders")
+    'public."Orders"'
+    """
+    return ".".join(n if _PLAIN.fullmatch(n) else '"{}"'.format(n.replace('"', '""')) for n in names)
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -159,7 +188,7 @@ def _check_entry(entry: _Entry) -> None:
     if entry.persistence != "p":
         raise UnsafeTable(
             f"{entry.name} is not logged, so the WAL does not have its changes",
-            hint=f"Run ALTER TABLE {entry.name} SET LOGGED, or leave it out.",
+            hint=f"Run ALTER TABLE {entry.spelled} SET LOGGED, or leave it out.",
         )
 
 
@@ -187,13 +216,13 @@ def _key(entry: _Entry, rows: list[tuple[Any, ...]]) -> tuple[str, ...]:
     if entry.identity is ReplicaIdentity.NOTHING:
         raise UnsafeTable(
             f"{entry.name} has REPLICA IDENTITY NOTHING: once published, its UPDATE and DELETE would fail",
-            hint=f"Run ALTER TABLE {entry.name} REPLICA IDENTITY {'DEFAULT' if primary else 'FULL'}.",
+            hint=f"Run ALTER TABLE {entry.spelled} REPLICA IDENTITY {'DEFAULT' if primary else 'FULL'}.",
         )
     key = primary if entry.identity is ReplicaIdentity.DEFAULT else tuple(row[2] for row in rows if row[1])
     if not key:
         raise UnsafeTable(
             f"{entry.name} has no primary key: once published, its UPDATE and DELETE would fail",
-            hint=f"Add a primary key, or run ALTER TABLE {entry.name} REPLICA IDENTITY FULL.",
+            hint=f"Add a primary key, or run ALTER TABLE {entry.spelled} REPLICA IDENTITY FULL.",
         )
     return key
 

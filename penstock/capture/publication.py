@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from psycopg import sql
 
 from penstock.capture.connection import Connection, translated
-from penstock.capture.discover import SourceTable
+from penstock.capture.discover import SourceTable, spell
 from penstock.errors import SourceError
 
 _MARK = "made by penstock"
@@ -61,7 +61,7 @@ def check_publication(found: Publication, tables: Mapping[str, SourceTable], *, 
     if not found.whole:
         raise SourceError(
             f"publication {name} does not publish every operation",
-            hint=f"Run ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate').",
+            hint=f"Run ALTER PUBLICATION {spell(name)} SET (publish = 'insert, update, delete, truncate').",
         )
     cut = sorted(found.filtered & set(tables))
     if cut:
@@ -69,11 +69,18 @@ def check_publication(found: Publication, tables: Mapping[str, SourceTable], *, 
             f"publication {name} has a row filter or a column list on {', '.join(cut)}",
             hint="Use another publication_name: a captured table needs all its rows and columns.",
         )
+    generated = [name for name, table in tables.items() if table.generated and not found.generated]
+    if generated:
+        raise SourceError(
+            f"publication {name} leaves out the generated columns of {', '.join(generated)}",
+            hint=f"Run ALTER PUBLICATION {spell(name)} SET (publish_generated_columns = stored).",
+        )
     missing = found.missing(tables)
     if missing and not (extend and found.ours):
+        spelled = ", ".join(tables[one].spelled for one in missing)
         raise SourceError(
             f"publication {name} does not have {', '.join(missing)}",
-            hint=f"Run ALTER PUBLICATION {name} ADD TABLE {', '.join(missing)}. If a table was dropped and made "
+            hint=f"Run ALTER PUBLICATION {spell(name)} ADD TABLE {spelled}. If a table was dropped and made "
             "again since it was captured, it must be copied again.",
         )
 

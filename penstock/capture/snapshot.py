@@ -1,7 +1,8 @@
 """The initial copy: every table as of one exported snapshot, delivered as parts of one big transaction.
 
 All tables are read in one REPEATABLE READ transaction under the slot's own snapshot, so the copy holds exactly the
-commits before the slot's consistent point, and the stream everything from there on.
+commits before the slot's consistent point, and the stream everything from there on. Every table is locked against
+DDL while it is copied: a rewritten table would look empty to an older snapshot.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class SnapshotReader:
             with translated():
                 self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 self._connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
+                self._connection.execute(_lock_command(tables))
         except BaseException:
             self._connection.close()
             raise
@@ -161,6 +163,12 @@ def copy_command(table: SourceTable) -> sql.Composed:
     return sql.SQL("COPY (SELECT {} FROM ONLY {}) TO STDOUT (FORMAT binary)").format(
         sql.SQL(", ").join(columns), sql.Identifier(table.schema_name, table.table_name)
     )
+
+
+def _lock_command(tables: Mapping[str, SourceTable]) -> sql.Composed:
+    names = [sql.Identifier(table.schema_name, table.table_name) for table in tables.values()]
+    listed = sql.SQL(", ").join(sql.SQL("ONLY {}").format(name) for name in names)
+    return sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(listed)
 
 
 def _header_length(data: Bytes) -> int:

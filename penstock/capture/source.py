@@ -26,13 +26,13 @@ from penstock.capture.health import Health, Metrics, Phase, assess
 from penstock.capture.relations import Relations
 from penstock.capture.slot import read_slot
 from penstock.capture.stream import WalStream
+from penstock.capture.target import Target
 from penstock.errors import ConfigError, PenstockError, SourceError
 from penstock.lsn import Lsn
 from penstock.relation.schema import Schema
 
 _SLICE = 0.02  # seconds at the socket before looking around again
 _ASK_EVERY = 0.01  # seconds between questions how far the server has read
-_NUDGE_AFTER = 0.06  # seconds a target may stay out of reach on a quiet server
 
 
 class PostgresSource:
@@ -50,7 +50,7 @@ class PostgresSource:
         self._attached: Attached | None = None
         self._stream: WalStream | None = None
         self._failure: PenstockError | None = None
-        self._target: tuple[Lsn, float] | None = None
+        self._target: Target | None = None
         self._metrics = Metrics()
 
     @property
@@ -144,7 +144,7 @@ class PostgresSource:
             row = self._connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
         assert row is not None
         lsn = Lsn.parse(row[0])
-        self._target = (lsn, time.monotonic() + _NUDGE_AFTER)
+        self._target = Target(lsn)
         return lsn
 
     def health(self) -> Health:
@@ -261,6 +261,8 @@ class PostgresSource:
             decoded = self._decoder.decode(chunk, self._backlog.next_position)
             self._backlog.add(decoded.parts, decoded.rows, decoded.commits)
             self._failure = decoded.failure
+            if self._target is not None and (decoded.rows or len(decoded.commits)):
+                self._target.moved()
             self._metrics = self._metrics.with_chunk(chunk.used, len(decoded.commits))
         if self._decoder.reply_asked():
             self._stream.tell()
@@ -272,16 +274,14 @@ class PostgresSource:
         """While somebody waits for a position: ask how far the server has read, and help if it stays short of it."""
         if self._target is None or self._stream is None:
             return
-        lsn, nudge_at = self._target
-        if self._position >= lsn:
+        if self._position >= self._target.lsn:
             self._target = None
             return
         self._stream.ask(_ASK_EVERY)
-        if time.monotonic() >= nudge_at:
+        if self._target.is_stuck():
             assert self._connection is not None
             with translated():
                 self._connection.execute("SELECT pg_logical_emit_message(true, 'penstock', '')")
-            self._target = (lsn, time.monotonic() + 1.0)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

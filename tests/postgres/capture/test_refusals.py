@@ -9,12 +9,14 @@ import pytest
 
 from penstock import failpoint
 from penstock.capture import Checkpoint, PostgresSource, SourceConfig, check, inspect, remove
+from penstock.capture.slot import create_slot
 from penstock.errors import (
     AlreadyExists,
     ConfigError,
     MissingPrivilege,
     NotFound,
     NotYet,
+    SchemaChanged,
     SlotLost,
     SourceError,
     SourceUnreachable,
@@ -307,3 +309,36 @@ def test_restore_belongs_before_open(db, make_source):
         source.open()
     with pytest.raises(ConfigError, match="max_records"):
         source.poll(max_records=0)
+
+
+def test_hints_quote_names_that_need_it(db, source_db):
+    db.execute('CREATE TABLE "Odd Name" (a int)')
+    with pytest.raises(UnsafeTable) as refused:
+        inspect(source_db, ['"Odd Name"'])
+    assert 'ALTER TABLE public."Odd Name" REPLICA IDENTITY FULL' in refused.value.hint
+
+
+def test_a_publication_without_the_generated_columns_is_refused(db, source_db):
+    db.execute("CREATE TABLE t (a int PRIMARY KEY, g int GENERATED ALWAYS AS (a + 1) STORED)")
+    db.execute("CREATE PUBLICATION p FOR TABLE t")
+    with pytest.raises(SourceError, match="generated columns") as refused:
+        check(source_db, ["t"], publication="p")
+    db.execute(refused.value.hint.removeprefix("Run ").removesuffix("."))
+    check(source_db, ["t"], publication="p")
+
+
+@pytest.mark.parametrize(
+    "ddl", ["ALTER TABLE t ALTER x TYPE float8", "TRUNCATE t", "ALTER TABLE t ALTER x TYPE int8 USING x + 1"]
+)
+def test_ddl_between_the_look_and_the_snapshot_stops_the_copy(db, make_source, monkeypatch, ddl):
+    db.execute("CREATE TABLE t (id int PRIMARY KEY, x int8); INSERT INTO t VALUES (1, 2)")
+
+    def create_then_alter(*args, **options):
+        created = create_slot(*args, **options)
+        db.execute(ddl)
+        return created
+
+    monkeypatch.setattr("penstock.capture.attach.create_slot", create_then_alter)
+    with pytest.raises(SchemaChanged, match="while its copy was prepared"):
+        make_source("t").open()
+    assert left_behind(db) == (0, 0)

@@ -92,14 +92,9 @@ def oracle(db) -> dict[int, dict[str, Any]]:
     as_text = {"u", "j", "jb", "dom", *TEXTUAL}
     described = db.execute("SELECT * FROM public.t LIMIT 0").description
     names = [column.name for column in described]
-    chosen = ", ".join(
-        f"CASE WHEN {n} IS NOT NULL THEN format('%s', {n}) END AS {n}"
-        if n in as_text
-        else "f4::float8 AS f4"
-        if n == "f4"
-        else n
-        for n in names
-    )
+    text = "CASE WHEN {0} IS NOT NULL THEN format('%s', {0}) END AS {0}"
+    spelled = {**dict.fromkeys(as_text, text), "f4": "f4::float8 AS f4"}
+    chosen = ", ".join(spelled.get(name, "{0}").format(name) for name in names)
     with db.cursor(row_factory=psycopg.rows.dict_row) as cursor:
         found = cursor.execute(f"SELECT {chosen} FROM public.t").fetchall()
     db.execute("RESET search_path")
