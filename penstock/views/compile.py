@@ -9,7 +9,7 @@ from penstock.relation.schema import Column
 from penstock.views import decimals
 from penstock.views.algebra import Node, Project, Relation, aggregates, outputs, scans
 from penstock.views.expr import Col, Expr, call, kind
-from penstock.views.keys import key_of
+from penstock.views.keys import keys_of
 from penstock.views.lower import Lowered, Lowering
 from penstock.views.parse import Resolver, parse_query
 from penstock.views.rewrites import rewrite
@@ -23,18 +23,18 @@ def compile_view(name: str, sql: str, *, dialect: str = "postgres", resolve: Res
     query = parse_query(sql, dialect=dialect, resolve=resolve, typer=typer)
     lowered = Lowering(query.relations, typer).query(query.tree)
     plan = _settle_types(rewrite(_named(lowered, query.columns)))
-    key = key_of(plan)
+    keys = keys_of(plan)
     columns = tuple(Column(col.name, col.pg, col.spark, nullable=col.nullable) for col in outputs(plan))
     return View(
         name=name,
         sql=sql,
         inputs=_relations(plan),
         columns=columns,
-        key=tuple(column.name for column in columns if column.name in (key or ())),
+        key=tuple(column.name for column in columns if keys and column.name in keys[0]),
         used_columns=_used(plan),
         plan=plan,
         states=tuple(state_of(node, place) for place, node in enumerate(aggregates(plan))),
-        singleton=key == frozenset(),
+        singleton=frozenset() in keys,
     )
 
 

@@ -1,71 +1,83 @@
-"""Which columns identify a row of a node's result: unknown, or a set of columns; the empty set is at most one row."""
+"""Which columns identify a row of a node's result: candidates, none if unknown; an empty one means at most one row."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from penstock.views.algebra import Aggregate, Filter, Join, Node, Project, Scan, outputs
-from penstock.views.expr import Call, Col, names
+from penstock.views.expr import Call, Col, Expr, kind, names
 
-Key = frozenset[str] | None
+Key = frozenset[str]
 
 
-def key_of(node: Node) -> Key:
+def keys_of(node: Node) -> tuple[Key, ...]:
     match node:
         case Scan():
             named = {column.name: name for name, column in node.columns}
             key = node.relation.schema.key
-            return frozenset(named[name] for name in key) if key and set(key) <= set(named) else None
+            return (frozenset(named[name] for name in key),) if key and set(key) <= set(named) else ()
         case Filter():
-            return key_of(node.input)
+            return keys_of(node.input)
         case Project():
-            return _projected(node)
+            kept = {expr.name: name for name, expr in reversed(node.items) if isinstance(expr, Col)}
+            return tuple(frozenset(kept[n] for n in key) for key in keys_of(node.input) if key <= set(kept))
         case Join():
             return _joined(node)
         case Aggregate():
-            return frozenset(name for name, _ in node.keys)
+            return (frozenset(name for name, _ in node.keys),)
         case _:
-            return None
+            return ()
 
 
-def _projected(node: Project) -> Key:
-    below = key_of(node.input)
-    if below is None:
-        return None
-    kept = {expr.name: name for name, expr in reversed(node.items) if isinstance(expr, Col)}
-    return frozenset(kept[name] for name in below) if below <= set(kept) else None
-
-
-def _joined(node: Join) -> Key:
+def _joined(node: Join) -> tuple[Key, ...]:
     """The keys of inputs from which the others follow: one whose whole key is equated to known columns adds no rows."""
-    keys = [key_of(child) for child in node.inputs]
-    roots = set(range(len(keys)))
-    for place in range(len(keys)):
-        if _closure(node, keys, roots - {place}) == set(range(len(keys))):
+    keys = [keys_of(child) for child in node.inputs]
+    found = (_roots(node, keys, order) for order in (range(len(keys)), reversed(range(len(keys)))))
+    return tuple(
+        dict.fromkeys(
+            frozenset[str]().union(*(keys[place][0] for place in roots))
+            for roots in found
+            if all(keys[place] for place in roots)
+        )
+    )
+
+
+def _roots(node: Join, keys: Sequence[tuple[Key, ...]], order: Iterable[int]) -> set[int]:
+    every = set(range(len(keys)))
+    roots = set(every)
+    for place in order:
+        if _closure(node, keys, roots - {place}) == every:
             roots.discard(place)
-    if any(keys[place] is None for place in roots):
-        return None
-    return frozenset[str]().union(*(keys[place] or () for place in roots))
+    return roots
 
 
-def _closure(node: Join, keys: list[Key], roots: set[int]) -> set[int]:
+def _closure(node: Join, keys: Sequence[tuple[Key, ...]], roots: set[int]) -> set[int]:
     found = set(roots)
     while True:
         known = {col.name for place in found for col in outputs(node.inputs[place])}
-        more = {p for p, key in enumerate(keys) if p not in found and key is not None and probed(node, key, known)}
+        more = {p for p, own in enumerate(keys) if p not in found and any(probed(node.on, key, known) for key in own)}
         if not more:
             return found
         found |= more
 
 
-def probed(node: Join, key: frozenset[str], known: set[str]) -> bool:
-    """True where the join equates every column of `key` with something over the `known` columns."""
-    return all(any(_equates(condition, name, known) for condition in node.on) for name in key)
+def probed(on: Sequence[Expr], key: Key, known: set[str]) -> bool:
+    """True where conditions equate every column of `key` with something over the `known` columns."""
+    return all(any(_equates(condition, name, known) for condition in on) for name in key)
 
 
-def _equates(condition: object, name: str, known: set[str]) -> bool:
+def _equates(condition: Expr, name: str, known: set[str]) -> bool:
     if not (isinstance(condition, Call) and condition.op == "compare" and condition.detail == "="):
         return False
-    left, right = condition.args
+    left, right = map(_unconverted, condition.args)
     return any(
         isinstance(one, Col) and one.name == name and names(other) <= known
         for one, other in ((left, right), (right, left))
     )
+
+
+def _unconverted(expr: Expr) -> Expr:
+    """An integer made wider to be compared is still that integer."""
+    if isinstance(expr, Call) and expr.op == "convert" and kind(expr.args[0].pg) == "int":
+        return expr.args[0]
+    return expr

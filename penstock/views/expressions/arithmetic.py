@@ -137,6 +137,12 @@ def _spark_whole(e: Call, a: Sql) -> Sql:
     return fn("IF", small, cast(fn(name, a), "double"), a)
 
 
+def _spark_sign(e: Call, a: Sql) -> Sql:
+    found = cast(fn("SIGN", a), e.spark)
+    # PostgreSQL's sign of NaN is 0.
+    return fn("IF", fn("ISNAN", a), cast(number("0"), "double"), found) if kind(e.pg) == "float" else found
+
+
 BIND: dict[type[exp.Expr], Handler] = {
     **dict.fromkeys(_OPS, _bind_binary),
     exp.Neg: _bind_negative,
@@ -162,7 +168,7 @@ SPARK = {
     "floor": _spark_whole,
     "ceil": _spark_whole,
     "rint": lambda e, a: fn("RINT", a),
-    "sign": lambda e, a: cast(fn("SIGN", a), e.spark),
+    "sign": _spark_sign,
 }
 POSTGRES = {
     **_SHARED,

@@ -27,7 +27,7 @@ _FORMS = {
     "timestamptz": re.compile(f"{_ISO_DATE}({_ISO_TIME})?(Z|[+-]\\d\\d(:?\\d\\d)?)?"),
     "int": re.compile(r"[+-]?\d+"),
     "numeric": re.compile(r"[+-]?(\d+\.?\d*|\.\d+)"),
-    "float": re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"),
+    "float": re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|NaN|-?Infinity"),
     "uuid": re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
 }
 _TRUE, _FALSE = frozenset({"t", "true", "yes", "on", "1"}), frozenset({"f", "false", "no", "off", "0"})

@@ -109,9 +109,15 @@ def _totals(render: Renderer, node: Shift) -> Sql:
     for measure in node.measures:
         for name in (f"{measure.name}{_OLD}", f"{measure.name}{_NEW}"):
             totals[name] = _counted(fn("SUM", column(name, alias)), dialect, measure, or_zero=False)
-    totals[_SIDE] = dialect.both_sides()
     block = Block([Source(both, alias)], keys, group=list(keys.values()), measures=totals)
-    return select(block, dialect, weighted=False)
+    return _two_rows(render, select(block, dialect, weighted=False), [*keys, *totals])
+
+
+def _two_rows(render: Renderer, query: Sql, names: list[str]) -> Sql:
+    """Each row twice, apart from its side. Of its own SELECT: Spark takes no generator beside an aggregate."""
+    alias = render.alias("p")
+    given = {name: column(name, alias) for name in names} | {_SIDE: render.dialect.both_sides()}
+    return select(Block([Source(query, alias)], {}, measures=given), render.dialect, weighted=False)
 
 
 def _remembered(render: Renderer, node: Shift) -> Block:

@@ -19,20 +19,14 @@ def _merge(node: Node) -> Node:
     below = node.input.input if isinstance(node.input, Filter) else node.input
     conditions = (*(node.input.predicates if isinstance(node.input, Filter) else ()),
                   *(below.on if isinstance(below, Join) else ()))  # fmt: skip
-    equal = {
-        frozenset(arg.name for arg in c.args if isinstance(arg, Col))
-        for c in conditions
-        if isinstance(c, Call) and c.op == "compare" and c.detail == "="
-    }
+    equal = {frozenset(c.args) for c in conditions if isinstance(c, Call) and c.op == "compare" and c.detail == "="}
     return replace(node, items=tuple((name, _simpler(e, equal)) for name, e in node.items))
 
 
-def _simpler(expr: Expr, equal: set[frozenset[str]]) -> Expr:
+def _simpler(expr: Expr, equal: set[frozenset[Expr]]) -> Expr:
     if not isinstance(expr, Call):
         return expr
-    args = tuple(_simpler(arg, equal) for arg in expr.args)
-    if expr.op == "coalesce" and len(args) == 2 and all(isinstance(arg, Col) for arg in args):
-        first, second = args
-        if isinstance(first, Col) and isinstance(second, Col) and frozenset((first.name, second.name)) in equal:
-            return replace(first, nullable=False)
-    return replace(expr, args=args)
+    if expr.op == "coalesce" and len(expr.args) == 2 and frozenset(expr.args) in equal:
+        first = expr.args[0]
+        return replace(first, nullable=False) if isinstance(first, Col) else first
+    return replace(expr, args=tuple(_simpler(arg, equal) for arg in expr.args))

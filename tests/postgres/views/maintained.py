@@ -1,7 +1,7 @@
 """A view kept fresh in PostgreSQL by its own delta programs, over inputs whose history is never netted.
 
-Every input is a table of weighted rows by round; `before`, `after`, `delta` and `rows` are SQL views of it. The view's and
-the states' changes are only ever appended. After each round both must equal what PostgreSQL computes from scratch.
+Every input is a table of weighted rows by round; `before`, `after`, `delta` and `rows` are SQL views of it. The view's
+and the states' changes are only ever appended. After each round both must equal what PostgreSQL computes from scratch.
 """
 
 from __future__ import annotations

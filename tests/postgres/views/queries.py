@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import ClassVar
 
 from postgres.views.maintained import relation
 
@@ -57,7 +58,7 @@ TEMPLATES = [
 class Grammar:
     """Random queries; every column has a kind: i(nteger), m(oney), s(tring), f(loat)."""
 
-    _KINDS = {"t": {"id": "i", "k": "i", "n": "i", "m": "m", "s": "s", "f": "f"},
+    _KINDS: ClassVar = {"t": {"id": "i", "k": "i", "n": "i", "m": "m", "s": "s", "f": "f"},
               "u": {"k": "i", "n": "i", "s": "s"}, "w": {"k": "i", "s": "s"}}  # fmt: skip
 
     def __init__(self, random: Random) -> None:

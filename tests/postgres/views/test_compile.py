@@ -1,0 +1,170 @@
+"""What PostgreSQL says of a query is what the view says: names, types, errors; and what follows: keys, columns used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from postgres.views.maintained import relation
+
+from penstock.errors import InvalidQuery, UnsupportedQuery
+from penstock.relation.schema import Column
+from penstock.relation.types import PgType
+from penstock.views import PostgresTyper, Relation, View, compile_view, explain
+from penstock.views.expr import DATE, FLOAT8, INT2, INT4, INT8, NUMERIC, TEXT
+
+MONEY = PgType(1700, ((12 << 16) | 2) + 4, "numeric(12,2)")
+MOOD = PgType(70000, -1, "mood")
+ORDERS = relation(
+    "shop.public.orders",
+    Column.of("id", INT8, nullable=False),
+    Column.of("customer", INT4),
+    Column.of("amount", MONEY),
+    Column.of("day", DATE),
+    Column.of("mood", MOOD),
+    Column.of("doc", PgType(3802, -1, "jsonb")),
+    Column.of("tiny", INT2),
+    Column.of("Odd Name", TEXT),
+    Column.of("f", FLOAT8),
+    Column.of("any", NUMERIC),
+    key=["id"],
+)
+CUSTOMERS = relation(
+    "shop.public.customers", Column.of("id", INT4, nullable=False), Column.of("region", TEXT), key=["id"]
+)  # fmt: skip
+
+
+def resolve(parts: tuple[str, ...]) -> Relation:
+    return {"orders": ORDERS, "customers": CUSTOMERS}[parts[-1]]
+
+
+@pytest.fixture
+def make(oracle: psycopg.Connection[Any]) -> Any:
+    return lambda sql: compile_view("v", sql, resolve=resolve, typer=PostgresTyper(oracle))
+
+
+def shape(view: View) -> dict[str, str]:
+    return {column.name: column.spark for column in view.columns}
+
+
+def test_names_and_types_are_postgres(make: Any) -> None:
+    view = make(
+        "SELECT id, tiny + tiny AS small, tiny + 1 AS wide, amount * 2 AS twice, amount / 3 AS third, f, "
+        "CASE WHEN tiny > 0 THEN 'a' END, coalesce(customer, 0), mood, \"Odd Name\" FROM Public.ORDERS"
+    )
+    assert shape(view) == {
+        "id": "bigint", "small": "smallint", "wide": "int", "twice": "decimal(38,2)", "third": "decimal(38,16)",
+        "f": "double", "case": "string", "coalesce": "int", "mood": "string", "Odd Name": "string",
+    }  # fmt: skip
+    assert view.columns[8].pg == MOOD
+
+
+def test_aggregate_types(make: Any) -> None:
+    view = make(
+        "SELECT count(*), sum(tiny) AS a, sum(customer) AS b, sum(id) AS c, sum(amount) AS d, sum(f) AS e, "
+        "avg(id) AS g, avg(f) AS h, max(day) AS i FROM orders"
+    )
+    assert list(shape(view).values()) == [
+        "bigint", "bigint", "bigint", "decimal(38,0)", "decimal(38,2)", "double", "decimal(38,16)", "double", "date",
+    ]  # fmt: skip
+    assert view.singleton
+    assert view.key == ()
+
+
+@pytest.mark.parametrize(
+    ("sql", "key"),
+    [
+        ("SELECT id, amount FROM orders", ("id",)),
+        ("SELECT amount FROM orders", ()),
+        ("SELECT id AS number FROM orders WHERE amount > 0", ("number",)),
+        ("SELECT o.id, c.region FROM orders o JOIN customers c ON c.id = o.customer", ("id",)),
+        ("SELECT o.id, c.id AS cid FROM orders o JOIN customers c ON c.id < o.customer", ("id", "cid")),
+        ("SELECT o.id, p.id AS pid FROM orders o JOIN orders p ON p.customer = o.customer", ("id", "pid")),
+        ("SELECT id, o.amount FROM orders o JOIN customers c USING (id)", ("id",)),
+        ("SELECT customer, day, count(*) FROM orders GROUP BY 1, 2", ("customer", "day")),
+        ("SELECT count(*) FROM orders GROUP BY customer", ()),
+        ("SELECT id FROM orders UNION ALL SELECT id FROM orders", ()),
+        ("SELECT g.customer, c.region FROM (SELECT customer, sum(amount) FROM orders GROUP BY 1) g "
+         "JOIN customers c ON c.id = g.customer", ("customer",)),
+    ],
+)  # fmt: skip
+def test_key(make: Any, sql: str, key: tuple[str, ...]) -> None:
+    assert make(sql).key == key
+
+
+def test_only_used_columns_are_read(make: Any) -> None:
+    view = make("SELECT c.region, sum(o.amount) FROM orders o JOIN customers c ON c.id = o.customer GROUP BY 1")
+    assert view.used_columns == {
+        "shop.public.orders": ("customer", "amount"), "shop.public.customers": ("id", "region"),
+    }  # fmt: skip
+    assert [found.name for found in view.inputs] == ["shop.public.orders", "shop.public.customers"]
+    assert make("SELECT count(*) FROM orders").used_columns == {"shop.public.orders": ()}
+
+
+def test_a_cte_used_twice_remembers_once(make: Any) -> None:
+    view = make("WITH g AS (SELECT customer, count(*) AS n FROM orders GROUP BY 1) SELECT a.n, b.n AS m FROM g a, g b")
+    assert [state.name for state in view.states] == ["agg0"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT amout FROM orders", "amount"),
+        ("SELECT id FROM orders o JOIN customers c ON true", "ambiguous"),
+        ("SELECT nosuch.id FROM orders", "nosuch"),
+        ("SELECT id, sum(amount) FROM orders", "GROUP BY"),
+        ("SELECT id, id FROM orders", "more than once"),
+        ("SELECT id AS _weight FROM orders", "reserved"),
+        ("SELECT id + day FROM orders", "operator does not exist"),
+        ("SELECT id FROM orders WHERE day > 'yesterdayish'", "date"),
+    ],
+)
+def test_invalid(make: Any, sql: str, said: str) -> None:
+    with pytest.raises(InvalidQuery) as error:
+        make(sql)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT now() AS n FROM orders", "current_timestamp"),
+        ("SELECT random() AS n FROM orders", "rand"),
+        ("SELECT md5(mood) AS n FROM orders", "md5"),
+        ("SELECT id FROM orders WHERE day > 'today'", "today"),
+        ("SELECT id FROM orders WHERE doc = '{}'", "jsonb"),
+        ("SELECT id FROM orders WHERE mood < 'sad'", "mood"),
+        ("SELECT max(mood) FROM orders", "mood"),
+        ("SELECT string_agg(mood, ',') FROM orders", "group_concat"),
+        ("SELECT any * any AS x FROM orders".replace("any", '"any"'), "digits"),
+        ("SELECT f::numeric AS x FROM orders", "cast"),
+        ("SELECT id FROM orders WHERE mood LIKE \"Odd Name\"", "constant pattern"),
+        ("SELECT id FROM orders WHERE mood ~ 'x'", "not among"),
+        ("SELECT id FROM generate_series(1, 3) AS id", "function in FROM"),
+    ],
+)  # fmt: skip
+def test_unsupported(make: Any, sql: str, said: str) -> None:
+    with pytest.raises(UnsupportedQuery) as refusal:
+        make(sql)
+    assert said in str(refusal.value)
+    assert refusal.value.hint
+
+
+def test_opaque_values_may_be_equal_grouped_and_given(make: Any) -> None:
+    view = make("SELECT mood, count(*) FROM orders WHERE mood = 'sad' OR mood IN ('glad') GROUP BY mood")
+    assert shape(view) == {"mood": "string", "count": "bigint"}
+
+
+def test_typing_leaves_nothing_behind(oracle: psycopg.Connection[Any], make: Any) -> None:
+    make("SELECT id FROM orders")
+    with pytest.raises(InvalidQuery):
+        make("SELECT nothing FROM orders")
+    assert oracle.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
+    assert oracle.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+def test_explain_names_operators_and_laws(make: Any) -> None:
+    text = explain(make("SELECT c.region, count(*) FROM orders o JOIN customers c ON c.id = o.customer GROUP BY 1"))
+    for part in ("γ aggregate by", "⋈ join on", "scan shop.public.orders", "ΔL ⋈ R₀", "reads delta of", "key: region"):
+        assert part in text

@@ -1,0 +1,79 @@
+"""What a view cannot have is refused by its name; what is wrong is said in PostgreSQL's words, with near names."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import InvalidQuery, NotYet, PenstockError, UnsupportedQuery
+from penstock.relation.schema import Column, Schema
+from penstock.views import Described, Relation, compile_view
+from penstock.views.expr import INT4, TEXT
+
+T = Relation("t", Schema((Column.of("a", INT4), Column.of("s", TEXT))))
+
+
+class NeverAsked:
+    def describe(self, sql: str) -> tuple[Described, ...]:
+        raise AssertionError("refused before PostgreSQL is asked")
+
+
+def compiled(sql: str, dialect: str = "postgres") -> None:
+    compile_view("v", sql, dialect=dialect, resolve=lambda parts: T, typer=NeverAsked())
+
+
+@pytest.mark.parametrize(
+    ("sql", "name"),
+    [
+        ("SELECT * FROM t LEFT JOIN t u ON t.a = u.a", "LEFT OUTER JOIN"),
+        ("SELECT * FROM t FULL JOIN t u ON t.a = u.a", "FULL OUTER JOIN"),
+        ("SELECT * FROM t NATURAL JOIN t u", "NATURAL JOIN"),
+        ("SELECT DISTINCT a FROM t", "SELECT DISTINCT"),
+        ("SELECT count(DISTINCT a) FROM t", "DISTINCT in an aggregate"),
+        ("SELECT sum(a) FILTER (WHERE a > 0) FROM t", "FILTER"),
+        ("SELECT row_number() OVER () FROM t", "window function"),
+        ("SELECT a FROM t WHERE EXISTS (SELECT 1 FROM t)", "EXISTS"),
+        ("SELECT a FROM t WHERE a IN (SELECT a FROM t)", "IN (subquery)"),
+        ("SELECT a, (SELECT max(a) FROM t) FROM t", "scalar subquery"),
+        ("SELECT a FROM t ORDER BY a", "ORDER BY"),
+        ("SELECT a FROM t LIMIT 3", "LIMIT"),
+        ("SELECT a FROM t OFFSET 3", "OFFSET"),
+        ("SELECT a FROM t UNION SELECT a FROM t", "UNION (without ALL)"),
+        ("SELECT a FROM t EXCEPT SELECT a FROM t", "EXCEPT"),
+        ("SELECT a FROM t INTERSECT SELECT a FROM t", "INTERSECT"),
+        ("WITH RECURSIVE r AS (SELECT a FROM t UNION ALL SELECT a FROM r) SELECT a FROM r", "WITH RECURSIVE"),
+        ("SELECT a FROM t, LATERAL (SELECT 1) x", "LATERAL"),
+        ("SELECT a, count(*) FROM t GROUP BY ROLLUP (a)", "ROLLUP"),
+        ("SELECT a FROM t TABLESAMPLE SYSTEM (10)", "TABLESAMPLE"),
+        ("SELECT a FROM t FOR UPDATE", "FOR UPDATE"),
+        ("SELECT 1", "without FROM"),
+        ("SELECT v FROM (VALUES (1)) x(v)", "VALUES"),
+    ],
+)
+def test_refused_by_name(sql: str, name: str) -> None:
+    with pytest.raises(UnsupportedQuery) as refusal:
+        compiled(sql)
+    assert name in refusal.value.message
+    assert refusal.value.hint
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELEC a FROM t", "line 1"),
+        ("SELECT a FROM t WHERE", "line 1"),
+        ("SELECT a FROM t; SELECT a FROM t", "expected one query"),
+        ("DELETE FROM t", "not DELETE"),
+        ("", "expected one query"),
+    ],
+)
+def test_what_does_not_parse_is_invalid(sql: str, said: str) -> None:
+    with pytest.raises(InvalidQuery) as error:
+        compiled(sql)
+    assert said in str(error.value)
+
+
+def test_spark_sql_is_not_there_yet() -> None:
+    with pytest.raises(NotYet):
+        compiled("SELECT a FROM t", dialect="spark")
+    with pytest.raises(PenstockError):
+        compiled("SELECT a FROM t", dialect="mysql")
