@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psycopg
 
@@ -51,6 +51,7 @@ class Attached:
     tables: dict[str, SourceTable]
     start: Lsn
     snapshot: SnapshotReader | None
+    undo: ExitStack = field(default_factory=ExitStack)  # takes back what was made, if opening fails after all
 
 
 def attach_new(connection: Connection, config: SourceConfig, expected: Mapping[str, Schema] | None) -> Attached:
@@ -147,4 +148,4 @@ def _make_slot(
             snapshot = SnapshotReader(config.dsn, created.snapshot, created.consistent_point, tables)
             undo.callback(snapshot.close)
             check_unchanged(tables, discover(connection, [table.spelled for table in tables.values()]))
-        return Attached(identify(created.connection), tables, created.consistent_point, snapshot)
+        return Attached(identify(created.connection), tables, created.consistent_point, snapshot, undo)

@@ -33,11 +33,12 @@ class SourceConfig:
     """A PostgreSQL source. Times are in seconds.
 
     `table_name` and `additional_tables` are names such as `orders`, `sales.orders` or `sales.*`; a name without a
-    schema is in `schema_name`. `dsn_options` are further libpq parameters.
+    schema is in `schema_name`. An empty `hostname` and a `port` of None are left to libpq (its environment, service
+    files and default socket). `dsn_options` are further libpq parameters.
     """
 
     hostname: str = "localhost"
-    port: int = 5432
+    port: int | None = 5432
     database: str
     username: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -72,7 +73,7 @@ class SourceConfig:
     def dsn(self) -> str:
         """The libpq conninfo of the source."""
         options: dict[str, Any] = {
-            "host": self.hostname,
+            "host": self.hostname or None,
             "port": self.port,
             "dbname": self.database,
             "user": self.username,
@@ -118,16 +119,23 @@ def _from_dsn(dsn: str) -> dict[str, Any]:
             f"not a PostgreSQL connection string: {error}",
             hint="Write it as postgresql://user:password@host:port/database or as host=… dbname=…",
         ) from None
-    found: dict[str, Any] = {ours: given.pop(theirs) for theirs, ours in _FROM_DSN.items() if theirs in given}
-    if "port" in found:
-        found["port"] = int(found["port"]) if found["port"].isdecimal() else found["port"]
+    found: dict[str, Any] = {"hostname": "", "port": None}
+    found |= {ours: given.pop(theirs) for theirs, ours in _FROM_DSN.items() if theirs in given}
+    if found["port"] is not None and found["port"].isdecimal():
+        found["port"] = int(found["port"])
     if "sslmode" in given:
         found["ssl_mode"] = given.pop("sslmode")
     if "connect_timeout" in given:
-        found["connect_timeout"] = max(2.0, float(given.pop("connect_timeout")))
+        found["connect_timeout"] = _seconds(given.pop("connect_timeout"))
     if "database" not in found:
         raise ConfigError("the connection string names no database", hint="Add dbname=… or /database to it.")
     return {**found, "dsn_options": tuple(sorted(given.items()))}
+
+
+def _seconds(text: str) -> float:
+    if not text.strip().isdecimal():
+        raise ConfigError(f"connect_timeout {text!r} cannot be used", hint="It is a whole number of seconds.")
+    return max(2.0, float(text))  # libpq's own least
 
 
 def _check(config: SourceConfig) -> None:
@@ -136,14 +144,14 @@ def _check(config: SourceConfig) -> None:
             f"slot name {config.slot_name!r} cannot be used",
             hint="PostgreSQL allows lower-case letters, digits and underscores, at most 63 of them.",
         )
-    for required in ("hostname", "database", "schema_name", "table_name", "publication_name"):
+    for required in ("database", "schema_name", "table_name", "publication_name"):
         if not isinstance(getattr(config, required), str) or not getattr(config, required):
             raise ConfigError(f"{required} is missing", hint=f"Give the source a {required}.")
     if len(config.publication_name.encode()) > 63:
         raise ConfigError(
             f"publication name {config.publication_name!r} is too long", hint="PostgreSQL cuts names at 63 bytes."
         )
-    if not isinstance(config.port, int) or not 0 < config.port < 65536:
+    if config.port is not None and not (isinstance(config.port, int) and 0 < config.port < 65536):
         raise ConfigError(f"port {config.port!r} cannot be used", hint="A port is a number from 1 to 65535.")
     for name in _POSITIVE:
         value = getattr(config, name)

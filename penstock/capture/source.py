@@ -89,7 +89,9 @@ class PostgresSource:
             self._position = self._attached.start if self._attached.snapshot is None else Lsn(0)
             if self._attached.snapshot is None:
                 self._start_stream()
-        except BaseException:
+        except BaseException as error:
+            if self._attached is not None and isinstance(error, PenstockError):
+                self._attached.undo.close()
             self.close()
             raise
 

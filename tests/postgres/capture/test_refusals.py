@@ -14,6 +14,7 @@ from penstock.errors import (
     AlreadyExists,
     ConfigError,
     MissingPrivilege,
+    NoSlotLeft,
     NotFound,
     NotYet,
     SchemaChanged,
@@ -171,6 +172,20 @@ def test_a_failed_extension_is_taken_back(db, make_source, source_db):
         with pytest.raises(SourceUnreachable):
             make_source("a", "b", slot="taken_back_2", publication_name="ours", slot_timeout=0.2).open()
     assert db.execute("SELECT tablename FROM pg_publication_tables WHERE pubname = 'ours'").fetchall() == [("a",)]
+
+
+def test_a_stream_that_cannot_start_takes_everything_back(db, make_source, monkeypatch):
+    db.execute("CREATE TABLE t (id int PRIMARY KEY)")
+
+    def no_sender(*args, **options):
+        raise NoSlotLeft("number of requested standby connections exceeds max_wal_senders")
+
+    monkeypatch.setattr("penstock.capture.source.WalStream", no_sender)
+    source = make_source("t", snapshot_mode="never")
+    with pytest.raises(NoSlotLeft):
+        source.open()
+    assert left_behind(db) == (0, 0)
+    assert source.phase == "closed"
 
 
 @pytest.mark.parametrize("point", ["capture.publication_made", "capture.slot_created"])

@@ -36,6 +36,12 @@ def test_a_dsn_comes_back_whole(dsn):
     assert config.heartbeat_interval == 3
 
 
+def test_what_a_dsn_leaves_out_is_left_to_libpq():
+    again = conninfo_to_dict(SourceConfig.from_dsn("service=shop dbname=d", ["t"], "s").dsn)
+    assert not again.keys() & {"host", "port", "user", "password"}
+    assert again["service"] == "shop"
+
+
 def test_a_socket_folder_is_a_host():
     assert conninfo_to_dict(SourceConfig.from_dsn("host=/run/pg dbname=d", ["t"], "s").dsn)["host"] == "/run/pg"
 
@@ -69,6 +75,7 @@ def test_bad_options_are_refused_with_a_hint(change):
         ("nonsense", ["t"], {}),
         ("host=h", ["t"], {}),
         ("host=h dbname=d port=x", ["t"], {}),
+        ("host=h dbname=d connect_timeout=soon", ["t"], {}),
         ("host=h dbname=d", [], {}),
         ("host=h dbname=d", "t", {}),
         ("host=h dbname=d", ["t"], {"no_such_option": 1}),
