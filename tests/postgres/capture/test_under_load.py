@@ -1,0 +1,129 @@
+"""Under writes from several sessions: the copy and the stream meet without a gap, and restarts lose and repeat nothing."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from penstock.capture import PostgresSource, SourceConfig
+from penstock.errors import SourceUnreachable
+
+SETUP = """
+CREATE TABLE accounts (id int PRIMARY KEY, balance int8 NOT NULL, note text);
+CREATE TABLE moves (id int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, source int, target int, amount int8);
+ALTER TABLE accounts ALTER note SET STORAGE EXTERNAL;
+INSERT INTO accounts SELECT g, 1000, repeat('n', 3000) FROM generate_series(1, 200) g;
+"""
+
+
+def transfer(db: psycopg.Connection, dice: random.Random) -> None:
+    a, b = sorted(dice.sample(range(1, 201), 2))
+    amount = dice.randint(1, 50)
+    with db.transaction(force_rollback=dice.random() < 0.1):
+        db.execute("UPDATE accounts SET balance = balance - %s WHERE id = %s", [amount, a])
+        db.execute("INSERT INTO moves (source, target, amount) VALUES (%s, %s, %s)", [a, b, amount])
+        db.execute("UPDATE accounts SET balance = balance + %s WHERE id = %s", [amount, b])
+        if dice.random() < 0.1:
+            db.execute("DELETE FROM moves WHERE id = (SELECT min(id) FROM moves)")
+        if dice.random() < 0.1:
+            db.execute("UPDATE accounts SET note = repeat(%s, 3000) WHERE id = %s", [dice.choice("xyz"), a])
+
+
+@contextmanager
+def load(dsn: str, sessions: int = 2) -> Iterator[None]:
+    stop = threading.Event()
+
+    def write(seed: int) -> None:
+        dice = random.Random(seed)
+        with psycopg.connect(dsn, autocommit=True) as db:
+            while not stop.is_set():
+                transfer(db, dice)
+
+    threads = [threading.Thread(target=write, args=(seed,)) for seed in range(sessions)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def rows(db, table: str) -> dict:
+    with db.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+        return {(row["id"],): row for row in cursor.execute(f"SELECT * FROM {table}")}
+
+
+def test_copy_and_stream_meet_and_restarts_repeat_nothing(db, source_db, make_source, drain):
+    db.execute(SETUP)
+    dice = random.Random(7)
+    source = make_source()
+    with load(source_db):
+        source.open()
+        durable = drain(source, limit=64)  # what a caller wrote down, with the checkpoint it belongs to
+        state = source.checkpoint()
+        for _ in range(6):
+            fresh = []
+            for _ in range(dice.randint(1, 30)):
+                batch = source.poll(max_records=dice.randint(1, 40), timeout=0.02)
+                if batch is None:
+                    continue
+                fresh.append(batch)
+                if batch.complete and dice.random() < 0.3:
+                    durable.batches += fresh
+                    fresh, state = [], source.checkpoint()
+                    if dice.random() < 0.5:
+                        source.acknowledge(state)
+            source.close()  # what is still in `fresh` was never written down
+            source.restore(state)
+            source.open()
+    drain(source, durable, limit=500)
+    assert durable.state("public.accounts", "id") == rows(db, "accounts")
+    assert durable.state("public.moves", "id") == rows(db, "moves")
+
+
+def test_every_transaction_is_whole_at_every_cut(db, source_db, make_source):
+    """Money only moves: at every complete batch the balances add up to what they were."""
+    db.execute(SETUP)
+    source = make_source("accounts", "moves")
+    balances: dict[int, int] = {}
+    cuts = 0
+    with load(source_db):
+        source.open()
+        while cuts < 60:
+            batch = source.poll(max_records=7, timeout=0.5)
+            table = batch and batch.to_arrow().get("public.accounts")
+            for row in table.to_pylist() if table else []:
+                if row["_weight"] > 0:
+                    balances[row["id"]] = row["balance"]
+            if batch is not None and batch.complete:
+                cuts += 1
+                assert sum(balances.values()) == 200_000
+
+
+@pytest.mark.parametrize(("heartbeat", "survives"), [(0.2, True), (60, False)])
+def test_a_busy_caller_keeps_its_connection(db, source_db, drain, heartbeat, survives):
+    db.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    config = SourceConfig.from_dsn(
+        f"{source_db} options='-c wal_sender_timeout=800ms'",
+        ["t"],
+        slot_name=f"busy_{survives}".lower(),
+        snapshot_mode="never",
+        heartbeat_interval=heartbeat,
+    )
+    with PostgresSource(config) as source:
+        source.open()
+        time.sleep(1.7)
+        db.execute("INSERT INTO t VALUES (1)")
+        if survives:
+            assert len(drain(source).rows("public.t")) == 1
+        else:
+            with pytest.raises(SourceUnreachable):
+                drain(source)
