@@ -27,7 +27,7 @@ Resolver = Callable[[tuple[str, ...]], Relation]
 
 @dataclass(frozen=True)
 class Query:
-    """A qualified tree, the relations its table names (`r0`, …) stand for, and the columns PostgreSQL says it gives."""
+    """A qualified tree, the relations its table names (`_r0`, …) stand for, and the columns PostgreSQL says it gives."""
 
     tree: exp.Expr
     relations: Mapping[str, Relation]
@@ -75,7 +75,7 @@ def _syntax_error(error: ParseError) -> InvalidQuery:
 
 
 def _name_relations(tree: exp.Expr, resolve: Resolver) -> dict[str, Relation]:
-    """Give each table of the tree a plain name (`r0`, …), keeping what it was called as its alias."""
+    """Give each table of the tree a plain name (`_r0`, …), keeping what it was called as its alias."""
     relations: dict[str, Relation] = {}
     names: dict[str, str] = {}
     root = build_scope(tree)
@@ -85,7 +85,7 @@ def _name_relations(tree: exp.Expr, resolve: Resolver) -> dict[str, Relation]:
         if not isinstance(table.this, exp.Identifier):
             raise UnsupportedQuery("a function in FROM is not supported in a view yet", hint="Select from a table.")
         relation = resolve(tuple(part.name for part in table.parts))
-        name = names.setdefault(relation.name, f"r{len(names)}")
+        name = names.setdefault(relation.name, f"_r{len(names)}")
         relations[name] = relation
         called = table.alias or table.name
         if table.args.get("alias") and table.args["alias"].columns:

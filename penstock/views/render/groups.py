@@ -15,7 +15,7 @@ from penstock.views.render.dialect import Dialect
 if TYPE_CHECKING:
     from penstock.views.render.renderer import Renderer
 
-_OLD, _NEW, _SIDE = "_old", "_new", "_side"
+_OLD, _NEW, _SIDE = "__old", "__new", "__side"
 
 
 def grouped(block: Block, node: Group, dialect: Dialect) -> Block:

@@ -33,7 +33,7 @@ def _linear(node: Aggregate, change: Node, state: Leaf) -> Node:
 
 def _recomputed(node: Aggregate, change: Node, state: Leaf, diff: Differentiator) -> Node:
     touched = Group(change, node.keys, ())
-    args: dict[Expr, str] = {m.arg: f"{m.name}_arg" for m in reversed(node.measures) if m.arg is not None}
+    args: dict[Expr, str] = {m.arg: f"{m.name}__arg" for m in reversed(node.measures) if m.arg is not None}
     rows = Project(diff.after(node.input), (*node.keys, *((name, arg) for arg, name in args.items())))
     measures = tuple(
         replace(m, arg=Col(args[m.arg], m.arg.pg, m.arg.spark)) if m.arg is not None else m for m in node.measures

@@ -11,7 +11,10 @@ from collections.abc import Sequence
 
 from penstock.views.algebra import Join, Node, Project, UnionAll, outputs
 from penstock.views.expr import Expr, names
+from penstock.views.keys import Key, keys_of, probed
 from penstock.views.rules.differentiator import Differentiator, Rule
+
+Keyed = tuple[Node, tuple[Key, ...]]  # an input's state, and the keys of its rows
 
 
 def delta(node: Join, diff: Differentiator) -> Node | None:
@@ -21,10 +24,10 @@ def delta(node: Join, diff: Differentiator) -> Node | None:
         change = diff.delta(node.inputs[which])
         if change is None:
             continue
-        others = {other: diff.after(node.inputs[other]) for other in order[:place]}
-        others |= {other: diff.before(node.inputs[other]) for other in order[place + 1 :]}
-        rest = connected(change, [others[other] for other in sorted(others)], node.on)
-        terms.append(Join((change, *rest), node.on, small=True))
+        states = {other: diff.after(node.inputs[other]) for other in order[:place]}
+        states |= {other: diff.before(node.inputs[other]) for other in order[place + 1 :]}
+        others = [(states[other], keys_of(node.inputs[other])) for other in sorted(states)]
+        terms.append(_from_change(change, connected(change, others, node.on), node.on))
     return terms[0] if len(terms) == 1 else UnionAll(tuple(_same_columns(term, node) for term in terms))
 
 
@@ -43,20 +46,36 @@ def choose(sizes: Sequence[int]) -> tuple[int, ...]:
     return (ranked[0], *sorted(ranked[2:]), ranked[1])
 
 
-def connected(start: Node, others: Sequence[Node], on: Sequence[Expr]) -> tuple[Node, ...]:
+def connected(start: Node, others: Sequence[Keyed], on: Sequence[Expr]) -> list[Keyed]:
     """The other inputs, each as soon as a condition ties it to those before it; unrelated ones last."""
-    left, known, order = list(others), {col.name for col in outputs(start)}, list[Node]()
+    left, known, order = list(others), _names(start), list[Keyed]()
     while left:
-        tied = [node for node in left if any(_ties(condition, node, known) for condition in on)]
+        tied = [found for found in left if any(_ties(condition, found[0], known) for condition in on)]
         following = tied[0] if tied else left[0]
         left.remove(following)
         order.append(following)
-        known |= {col.name for col in outputs(following)}
-    return tuple(order)
+        known |= _names(following[0])
+    return order
+
+
+def _from_change(change: Node, others: Sequence[Keyed], on: Sequence[Expr]) -> Join:
+    """Δ with the others. While a whole key is probed, each row of Δ meets at most one: what comes out is as small as Δ
+    and is joined on its own, so that it too can be broadcast."""
+    small, conditions, rest = change, list(on), list(others)
+    while len(rest) > 1 and any(probed(conditions, key, _names(small)) for key in rest[0][1]):
+        known = _names(small) | _names(rest[0][0])
+        here = tuple(condition for condition in conditions if names(condition) <= known)
+        small = Join((small, rest.pop(0)[0]), here, small=True)
+        conditions = [condition for condition in conditions if condition not in here]
+    return Join((small, *(state for state, _ in rest)), tuple(conditions), small=True)
+
+
+def _names(node: Node) -> set[str]:
+    return {col.name for col in outputs(node)}
 
 
 def _ties(condition: Expr, node: Node, known: set[str]) -> bool:
-    wanted, own = names(condition), {col.name for col in outputs(node)}
+    wanted, own = names(condition), _names(node)
     return bool(wanted & own) and bool(wanted & known) and wanted <= own | known
 
 
