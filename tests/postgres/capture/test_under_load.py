@@ -1,4 +1,4 @@
-"""Under writes from several sessions: the copy and the stream meet without a gap, and restarts lose and repeat nothing."""
+"""Under writes from several sessions the copy and the stream meet without a gap; restarts lose and repeat nothing."""
 
 from __future__ import annotations
 
