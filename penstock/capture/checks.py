@@ -9,8 +9,8 @@ from penstock.capture.config import with_schema
 from penstock.capture.connection import Connection, connect, translated
 from penstock.capture.discover import SourceTable, discover, spell
 from penstock.capture.publication import check_publication, read_publication
-from penstock.capture.slot import read_slot
-from penstock.errors import AlreadyExists, MissingPrivilege, NoSlotLeft, NotYet, SourceError
+from penstock.capture.slot import read_slot, slot_exists
+from penstock.errors import MissingPrivilege, NoSlotLeft, NotYet, SourceError
 from penstock.relation.schema import Schema
 
 OLDEST = 120000
@@ -57,11 +57,7 @@ def check_new(
     tables = discover(connection, names)
     check_readable(connection, tables)
     if slot is not None and read_slot(connection, slot) is not None:
-        raise AlreadyExists(
-            f"replication slot {slot} exists already",
-            hint="Use another slot_name, restore() the checkpoint that belongs to it, or drop it: "
-            f"SELECT pg_drop_replication_slot('{slot}').",
-        )
+        raise slot_exists(slot)
     _check_room(connection)
     if publication is not None:
         _check_publishable(connection, publication, tables)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+import psycopg
 from psycopg import errors as pg
 from psycopg import sql
 
 from penstock.capture.checkpoint import Checkpoint
-from penstock.capture.connection import Connection, connect, connect_replication, translated
-from penstock.errors import AlreadyExists, SlotLost, SourceError, SourceUnreachable
+from penstock.capture.connection import Connection, connect, connect_replication, translate, translated
+from penstock.errors import AlreadyExists, PenstockError, SlotLost, SourceError, SourceUnreachable
 from penstock.lsn import Lsn
 
 _SLOT = """
@@ -78,37 +79,37 @@ def create_slot(dsn: str, name: str, *, timeout: float, temporary: bool = False)
     connection = connect_replication(dsn, lock_timeout=f"{timeout * 1000:.0f}")
     try:
         return _create(connection, name, temporary)
-    except pg.DuplicateObject as error:
+    except psycopg.Error as error:
         connection.close()
-        raise AlreadyExists(
-            f"replication slot {name} exists already",
-            hint="Use another slot_name, restore() the checkpoint that belongs to it, or drop it: "
-            f"SELECT pg_drop_replication_slot('{name}').",
-        ) from error
-    except pg.LockNotAvailable as error:
-        connection.close()
-        raise _blocked(dsn, name, timeout) from error
-    except BaseException:
-        connection.close()
-        raise
+        raise _not_created(error, dsn, name, timeout) from error
 
 
 def _create(connection: Connection, name: str, temporary: bool) -> CreatedSlot:
     modern = connection.info.server_version >= 150000
-    options = "(SNAPSHOT 'export')" if modern else "EXPORT_SNAPSHOT"
-    kind = sql.SQL("TEMPORARY " if temporary else "")
-    command = sql.SQL("CREATE_REPLICATION_SLOT {} {}LOGICAL pgoutput {}").format(
-        sql.Identifier(name), kind, sql.SQL(options)
-    )
-    try:
-        row = connection.execute(command).fetchone()
-    except (pg.DuplicateObject, pg.LockNotAvailable):
-        raise
-    except Exception as error:
-        with translated():
-            raise error
+    options = sql.SQL("(SNAPSHOT 'export')" if modern else "EXPORT_SNAPSHOT")
+    kind = sql.SQL("TEMPORARY LOGICAL" if temporary else "LOGICAL")
+    command = sql.SQL("CREATE_REPLICATION_SLOT {} {} pgoutput {}").format(sql.Identifier(name), kind, options)
+    row = connection.execute(command).fetchone()
     assert row is not None
     return CreatedSlot(connection, Lsn.parse(row[1]), row[2])
+
+
+def slot_exists(name: str) -> AlreadyExists:
+    return AlreadyExists(
+        f"replication slot {name} exists already",
+        hint="Use another slot_name, restore() the checkpoint that belongs to it, or drop it: "
+        f"SELECT pg_drop_replication_slot('{name}').",
+    )
+
+
+def _not_created(error: psycopg.Error, dsn: str, name: str, timeout: float) -> PenstockError:
+    match error:
+        case pg.DuplicateObject():
+            return slot_exists(name)
+        case pg.LockNotAvailable():
+            return _blocked(dsn, name, timeout)
+        case _:
+            return translate(error)
 
 
 def _blocked(dsn: str, name: str, timeout: float) -> SourceUnreachable:
