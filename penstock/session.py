@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.capture.ingest import Progress
-from penstock.capture.lifecycle import Captures
-from penstock.catalog import pins, relations, sources, stream_tables
-from penstock.catalog.store import Catalog
+from penstock.catalog import pins, relations, stream_tables
 from penstock.catalog.stream_tables import Refreshed
 from penstock.config import Settings
 from penstock.cut import Frontier
-from penstock.errors import ConfigError, NotYet
-from penstock.lsn import Lsn
-from penstock.refresh.positions import position_at, readable
+from penstock.errors import NotYet
+from penstock.refresh.engine import Engine
+from penstock.refresh.positions import readable
 from penstock.refresh.status import Status, status
 from penstock.relation.home import Home
 
@@ -30,8 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.lake.publish import Published
-    from penstock.lake.reader import Reader
-    from penstock.refresh.plans import Plans
     from penstock.refresh.round import Refresh
     from penstock.refresh.verify import Verification
 
@@ -49,28 +44,22 @@ def connect(
     `spark` is a session of yours to work on; its settings are left alone. `config` takes the settings of
     `penstock.config.Settings`.
     """
-    return Session(Home.at(home), catalog, spark, Settings.of(config))
+    return Session(Engine(Home.at(home), catalog, spark, Settings.of(config)))
 
 
 class Session:
     """One process's view of a home. Close it, or use it as a context manager."""
 
-    def __init__(self, home: Home, catalog: str | None, spark: SparkSession | None, settings: Settings) -> None:
-        self.home = home
-        self.settings = settings
-        self.catalog = Catalog(home, catalog)
-        self._given_spark = spark
-        self._captures = Captures(home, self.catalog)
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.home = engine.home
+        self.catalog = engine.catalog
         self._stop = threading.Event()
 
     def close(self) -> None:
         """Stop capturing, and Spark if it was started here. Safe to call twice."""
         self._stop.set()
-        self._captures.close()
-        if "spark" in self.__dict__ and self._given_spark is None:
-            self.spark.stop()
-            del self.__dict__["spark"]
-        self.catalog.close()
+        self.engine.close()
 
     def __enter__(self) -> Self:
         return self
@@ -80,26 +69,10 @@ class Session:
     ) -> None:
         self.close()
 
-    @cached_property
+    @property
     def spark(self) -> SparkSession:
         """The Spark session in use, started at the first access."""
-        from penstock.lake import session
-
-        if self._given_spark is not None:
-            return session.adopt(self._given_spark)
-        return session.start(self.home.root, memory=self.settings.spark_memory)
-
-    @cached_property
-    def reader(self) -> Reader:
-        from penstock.lake.reader import Reader
-
-        return Reader(self.home, self.catalog, lambda: self.spark)
-
-    @cached_property
-    def plans(self) -> Plans:
-        from penstock.refresh.plans import Plans
-
-        return Plans(self.catalog)
+        return self.engine.spark
 
     # Sources ----------------------------------------------------------------------------------------------------------
 
@@ -112,14 +85,14 @@ class Session:
         Idempotent: the same call again does nothing, or ends a copy that was interrupted. `tables` are names, or
         `schema.*` for all tables of a schema. Options are those of `penstock.capture.SourceConfig`.
         """
-        self._captures.add(name, dsn, tables, options, progress)
+        self.engine.captures.add(name, dsn, tables, options, progress)
 
     def remove_source(self, name: str, *, force: bool = False) -> None:
         """Drop the source's slot and publication, and its tables here. Refused while a stream table reads them.
 
         `force` forgets a source whose server cannot be reached; a slot left there keeps WAL until someone drops it.
         """
-        self._captures.remove(name, force=force)
+        self.engine.captures.remove(name, force=force)
 
     def resync(self, source: str, table: str) -> None:
         """Copy one table again."""
@@ -127,18 +100,7 @@ class Session:
 
     def catch_up(self, until: Frontier | None = None) -> Frontier:
         """Capture and settle everything committed now (or up to `until`); returns the frontier that can be read."""
-        from penstock.lake.settling import settle_source
-
-        for source in sources.every(self.catalog):
-            ingest = self._captures.open(source.name)
-            target = ingest.server_position() if until is None else until.get(source.name, Lsn(0))
-            ingest.reach(target)
-            settle_source(self.reader, self.catalog, ingest.lease, source.name)
-        return self.frontier()
-
-    def disconnect(self) -> None:
-        """Leave the sources' servers; the next `catch_up` connects again and goes on where it was."""
-        self._captures.close()
+        return self.engine.catch_up(until)
 
     def frontier(self) -> Frontier:
         """How far every source can be read."""
@@ -152,7 +114,7 @@ class Session:
         """Define a view that stays fresh. Idempotent if equal; its first refresh fills it."""
         from penstock.refresh import define
 
-        define.create(self.catalog, self.plans, name, query, schedule=schedule, mode=mode, dialect=dialect)
+        define.create(self.catalog, self.engine.plans, name, query, schedule=schedule, mode=mode, dialect=dialect)
 
     def alter_stream_table(
         self, name: str, *, schedule: str | None = None, mode: str | None = None, query: str | None = None
@@ -172,47 +134,28 @@ class Session:
 
     def refresh(self, name: str, to: Frontier | None = None) -> Refresh:
         """Bring a stream table, and those it reads, to a frontier (default: all that can be read) in one round."""
-        from penstock.refresh import round as rounds
-
         stream_tables.get(self.catalog, name)
-        return rounds.refresh(self.reader, self.catalog, self.plans, [name], to)[name]
+        return self.engine.refresh([name], to)[name]
 
     def refresh_all(self, to: Frontier | None = None) -> dict[str, Refresh]:
         """Bring all stream tables to one frontier in one round."""
-        from penstock.refresh import round as rounds
-
-        names = [table.name for table in stream_tables.every(self.catalog)]
-        return rounds.refresh(self.reader, self.catalog, self.plans, names, to) if names else {}
+        return self.engine.refresh([table.name for table in stream_tables.every(self.catalog)], to)
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
     def table(self, name: str, at: Frontier | None = None) -> DataFrame:
         """The rows of a table or stream table, now or at a frontier: its own columns only."""
-        relation, position = self._position(name, at)
-        return self.reader.rows(relation, position)
+        relation, position, _ = self.engine.position(name, at)
+        return self.engine.reader.rows(relation, position)
 
     def changes(self, name: str, since: Frontier, until: Frontier | None = None) -> DataFrame:
         """What changed after `since`, as rows with `_weight`: added up on the rows then, they give the rows now."""
         from penstock.lake.reader import net
 
-        relation, last = self._position(name, until)
-        first = position_at(self.catalog, relation, self._own(relation.name, since))
+        relation, last, _ = self.engine.position(name, until)
+        _, first, _ = self.engine.position(name, since)
         names = list(relation.schema.names)
-        return net(self.reader.changes(relation, first, last, names), names)
-
-    def _position(self, name: str, at: Frontier | None) -> tuple[relations.Relation, int]:
-        relation = relations.find(self.catalog, name)
-        return relation, position_at(self.catalog, relation, self._own(relation.name, at))
-
-    def _own(self, name: str, at: Frontier | None) -> Frontier:
-        """The part of a frontier that concerns a relation; for a view without one, where it is."""
-        relation = relations.find(self.catalog, name)
-        if relation.source is not None:
-            return self.frontier() if at is None else at
-        table = stream_tables.get(self.catalog, relation.name)
-        if table.frontier is None:
-            raise ConfigError(f"stream table {name!r} was never refreshed", hint=f"Call refresh({name!r}) first.")
-        return table.frontier if at is None else at.only(table.frontier)
+        return net(self.engine.reader.changes(relation, first, last, names), names)
 
     def pin(self, frontier: Frontier) -> int:
         """Keep a frontier readable until `release`."""
@@ -226,17 +169,13 @@ class Session:
         """Run a SELECT (Spark SQL) over tables and stream tables, all at one frontier."""
         from penstock.sql.select import select
 
-        return select(self.catalog, self.reader, statement)
+        return select(self.catalog, self.engine.reader, statement)
 
     # The lake and the source ------------------------------------------------------------------------------------------
 
     def publish(self, name: str) -> Published:
         """Bring the Delta table of a table or stream table to its newest state; nothing happens if it is there."""
-        from penstock.lake import publish
-
-        relation, position = self._position(name, None)
-        with self.catalog.lease(f"publish {relation.name}") as lease:
-            return publish.publish(self.reader, lease, relation, position, self._own(relation.name, None))
+        return self.engine.publish(name)
 
     def verify(self, name: str | None = None, *, repair: bool = False) -> Verification:
         """Compare with PostgreSQL at one exact LSN: a source with the stream tables over it, or one relation.
@@ -247,7 +186,7 @@ class Session:
 
         if repair:
             raise NotYet("verify(repair=True)", hint="Remove the source and add it again.")
-        return verify(self, name)
+        return verify(self.engine, name)
 
     # Looking ----------------------------------------------------------------------------------------------------------
 
@@ -256,7 +195,7 @@ class Session:
         from penstock.views import explain
 
         table = stream_tables.get(self.catalog, name)
-        return explain(self.plans.of(table, relations.every(self.catalog)))
+        return explain(self.engine.plans.of(table, relations.every(self.catalog)))
 
     def status(self) -> Status:
         """How far every source is captured and how fresh every stream table is; needs no Spark."""
@@ -270,7 +209,7 @@ class Session:
         """Capture, refresh by schedule and publish, until `stop` or Ctrl-C."""
         from penstock.refresh.runner import run
 
-        run(self, self._stop)
+        run(self.engine, self._stop)
 
     def stop(self) -> None:
         """End a `run` in another thread after its current step."""

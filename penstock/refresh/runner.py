@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 from penstock.catalog import relations, stream_tables
 from penstock.errors import PenstockError
-from penstock.refresh import round as rounds
 from penstock.refresh.schedule import Schedule
 
 if TYPE_CHECKING:
-    from penstock.session import Session
+    from penstock.refresh.engine import Engine
 
 log = logging.getLogger("penstock.run")
 
@@ -24,38 +23,38 @@ _TICK = 0.2
 _LONGEST_PAUSE = 30.0
 
 
-def run(session: Session, stop: threading.Event) -> None:
+def run(engine: Engine, stop: threading.Event) -> None:
     stop.clear()
     due: dict[str, float] = {}
     published: dict[str, float] = {}
     pause = _TICK
     while not stop.is_set():
         try:
-            _tick(session, due, published)
+            _tick(engine, due, published)
             pause = _TICK
         except PenstockError as error:
             if not error.transient:
                 raise
             pause = min(pause * 2, _LONGEST_PAUSE)
             log.warning("%s; trying again in %.1f s", error.message, pause)
-            session.disconnect()
+            engine.captures.close()
         except KeyboardInterrupt:
             return
         stop.wait(pause)
 
 
-def _tick(session: Session, due: dict[str, float], published: dict[str, float]) -> None:
-    frontier = session.catch_up()
+def _tick(engine: Engine, due: dict[str, float], published: dict[str, float]) -> None:
+    frontier = engine.catch_up()
     now = time.monotonic()
-    names = [table.name for table in stream_tables.every(session.catalog) if _is_due(table.name, table.schedule, due)]
+    names = [table.name for table in stream_tables.every(engine.catalog) if _is_due(table.name, table.schedule, due)]
     if names:
-        for done in rounds.refresh(session.reader, session.catalog, session.plans, names, frontier).values():
+        for done in engine.refresh(names, frontier).values():
             log.info("%s: %s, +%d -%d in %.2f s", done.name, done.action, done.inserted, done.deleted, done.seconds)
         due.update(dict.fromkeys(names, now))
-    for relation in relations.every(session.catalog):
-        if now - published.get(relation.name, 0.0) >= session.settings.publish_interval:
+    for relation in relations.every(engine.catalog):
+        if now - published.get(relation.name, 0.0) >= engine.settings.publish_interval:
             published[relation.name] = now
-            session.publish(relation.name)
+            engine.publish(relation.name)
             return  # one a tick: capture goes on in between
 
 

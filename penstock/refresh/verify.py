@@ -27,7 +27,7 @@ from penstock.views.oracle import differing_rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from penstock.session import Session
+    from penstock.refresh.engine import Engine
 
 Row = tuple[Any, ...]
 _SHOWN = 10
@@ -70,18 +70,18 @@ class Verification:
         return f"{len(self.differences)} of {len(self.rows)} relations differ from the source at LSN {cuts}:\n{wrong}"
 
 
-def verify(session: Session, name: str | None) -> Verification:
+def verify(engine: Engine, name: str | None) -> Verification:
     """Compare a source with everything over it, all sources, or one relation."""
     started = time.monotonic()
-    catalog = session.catalog
+    catalog = engine.catalog
     every = sources.every(catalog)
     names = [source.name for source in every]
     only = None if name is None or name in names else relations.find(catalog, name)
-    wanted = names if name is None else [name] if only is None else sorted(_sources(session, only))
+    wanted = names if name is None else [name] if only is None else sorted(_sources(engine, only))
     checked = _Checked()
     for source in (one for one in every if one.name in wanted):
-        with SourceAt(source.dsn, timeout=session.settings.snapshot_timeout) as there:
-            _check_source(session, source.name, there, only, checked)
+        with SourceAt(source.dsn, timeout=engine.settings.snapshot_timeout) as there:
+            _check_source(engine, source.name, there, only, checked)
     return Verification(Frontier(checked.cuts), checked.rows, tuple(checked.differences), time.monotonic() - started)
 
 
@@ -100,29 +100,30 @@ class _Checked:
             )
 
 
-def _check_source(session: Session, source: str, there: SourceAt, only: Relation | None, checked: _Checked) -> None:
-    session.catch_up(until=Frontier({source: there.lsn}))
+def _check_source(engine: Engine, source: str, there: SourceAt, only: Relation | None, checked: _Checked) -> None:
+    engine.catch_up(until=Frontier({source: there.lsn}))
     checked.cuts[source] = there.lsn
-    for relation in relations.of_source(session.catalog, source):
+    for relation in relations.of_source(engine.catalog, source):
         if only is None or relation.id == only.id:
-            actual = _rows(session.reader.rows(relation, there.lsn))
+            actual = _rows(engine.reader.rows(relation, there.lsn))
             checked.compare(relation, there.rows(_table_query(relation)), actual)
-    known = relations.every(session.catalog)
-    views = {table.name: table for table in stream_tables.every(session.catalog)}
+    known = relations.every(engine.catalog)
+    views = {table.name: table for table in stream_tables.every(engine.catalog)}
     for table in views.values():
         relation = next(one for one in known if one.id == table.relation_id)
         if only is not None and relation.id != only.id:
             continue
-        if _sources(session, relation) != {source}:
+        if _sources(engine, relation) != {source}:
             raise NotYet(f"verify of {table.name}, which reads several sources", hint="Verify its sources one by one.")
-        session.refresh(table.name, to=Frontier({source: there.lsn}))
-        actual = _rows(session.table(table.name, at=Frontier({source: there.lsn})))
+        at = Frontier({source: there.lsn})
+        engine.refresh([table.name], at)
+        actual = _rows(engine.reader.rows(*engine.position(table.name, at)[:2]))
         checked.compare(relation, there.rows(_view_query(relation, source_query(table, known, views))), actual)
 
 
-def _sources(session: Session, relation: Relation) -> frozenset[str]:
-    known = {one.id: one for one in relations.every(session.catalog)}
-    views = {table.relation_id: table for table in stream_tables.every(session.catalog)}
+def _sources(engine: Engine, relation: Relation) -> frozenset[str]:
+    known = {one.id: one for one in relations.every(engine.catalog)}
+    views = {table.relation_id: table for table in stream_tables.every(engine.catalog)}
     return sources_of(relation.id, known, views)
 
 

@@ -1,0 +1,30 @@
+"""Runs the benchmarks by name and prints each figure beside its bar; exit code 1 if a bar is missed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from penstock.bench import refresh
+from penstock.bench.figure import Figure
+from penstock.errors import ConfigError
+
+BENCHMARKS: dict[str, Callable[[Console], list[Figure]]] = {"refresh": refresh.run}
+
+
+def main(names: Sequence[str] = ()) -> int:
+    """Run the named benchmarks, all of them by default."""
+    console = Console()
+    for name in names:
+        if name not in BENCHMARKS:
+            raise ConfigError(f"no benchmark {name!r}", hint=f"Choose from: {', '.join(BENCHMARKS)}.")
+    figures = [figure for name in (names or BENCHMARKS) for figure in BENCHMARKS[name](console)]
+    table = Table("what", "measured", "bar", "", title="penstock bench")
+    for figure in figures:
+        table.add_row(
+            figure.what, figure.text, figure.bar, "" if figure.ok is None else "ok" if figure.ok else "MISSED"
+        )
+    console.print(table)
+    return int(any(figure.ok is False for figure in figures))

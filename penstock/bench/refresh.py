@@ -1,0 +1,133 @@
+"""What a refresh costs: with nothing to do, with 1,000 changes over a million rows, and in full.
+
+The yardstick for the differential refresh is the same query, warm, over the changed rows alone: what Spark needs to
+plan and run it at all on this machine.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import psycopg
+from rich.console import Console
+
+import penstock
+from penstock.bench.figure import Figure, median
+from penstock.catalog import relations, stream_tables
+from penstock.embedded import SOURCE_SETTINGS, EmbeddedPostgres
+from penstock.views import full, placeholder
+
+ORDERS, CUSTOMERS, CHANGES = 1_000_000, 20_000, 1_000
+SCHEMA = f"""
+    CREATE TABLE customers (id int PRIMARY KEY, city text NOT NULL);
+    CREATE TABLE orders (id int PRIMARY KEY, customer_id int NOT NULL REFERENCES customers, amount numeric(10,2));
+    INSERT INTO customers SELECT i, 'city ' || i % 500 FROM generate_series(1, {CUSTOMERS}) i;
+    INSERT INTO orders SELECT i, 1 + i % {CUSTOMERS}, i % 1000 FROM generate_series(1, {ORDERS}) i;
+"""
+QUERY = """
+    SELECT c.city, count(*) AS orders, sum(o.amount) AS amount, avg(o.amount) AS mean
+    FROM orders o JOIN customers c ON c.id = o.customer_id GROUP BY c.city
+"""
+
+
+class Shop:
+    """Half of the changes update orders, the rest insert and delete some; `movers` customers change their city."""
+
+    def __init__(self, dsn: str) -> None:
+        self.connection = psycopg.connect(dsn, autocommit=True)
+        self.round = 0
+
+    def change(self, movers: int) -> None:
+        self.round += 1
+        orders = CHANGES - movers
+        spread, first = ORDERS // orders, ORDERS + self.round * CHANGES
+        with self.connection.transaction():
+            run = self.connection.execute
+            run(
+                "UPDATE orders SET amount = amount + 1 WHERE id = ANY(%s)",
+                ([n * spread + self.round for n in range(orders // 2)],),
+            )
+            run("DELETE FROM orders WHERE id = ANY(%s)", ([n * spread + 500 + self.round for n in range(orders // 4)],))
+            run(
+                "INSERT INTO orders SELECT i, 1 + i %% %s, 5 FROM generate_series(%s::int, %s::int) i",
+                (CUSTOMERS, first, first + orders - orders // 2 - orders // 4 - 1),
+            )
+            run("UPDATE customers SET city = 'city ' || (id + %s) %% 500 WHERE id <= %s", (self.round, movers))
+
+
+def run(console: Console) -> list[Figure]:
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        server = EmbeddedPostgres(Path(folder) / "shop", SOURCE_SETTINGS)
+        try:
+            with console.status(f"{ORDERS:,} orders into PostgreSQL"):
+                shop = Shop(server.dsn)
+                shop.connection.execute(SCHEMA)
+            with penstock.connect(home=Path(folder) / "home", config={"spark_memory": "4g"}) as ps:
+                return _measure(console, ps, shop, server.dsn)
+        finally:
+            server.stop()
+
+
+def _measure(console: Console, ps: penstock.Session, shop: Shop, dsn: str) -> list[Figure]:
+    with console.status("copy, first refresh, publish"):
+        ps.add_source("shop", dsn, tables=["public.*"])
+        ps.create_stream_table("revenue", QUERY, mode="DIFFERENTIAL")
+        ps.create_stream_table("revenue_full", QUERY, mode="FULL")
+        for name in ("orders", "customers"):
+            ps.publish(name)
+        ps.refresh_all()
+
+    def change(movers: int) -> None:
+        shop.change(movers)
+        ps.catch_up()
+
+    def refresh(name: str) -> None:
+        done = ps.refresh(name)
+        wanted = "FULL" if name == "revenue_full" else "DIFFERENTIAL"
+        assert done.action == wanted, done
+
+    with console.status("refreshes"):
+        for movers in (0, 100, 0, 100):  # warm
+            change(movers)
+            refresh("revenue")
+            refresh("revenue_full")
+        fact_side = median(lambda: refresh("revenue"), before=lambda: change(0))
+        both_sides = median(lambda: refresh("revenue"), before=lambda: change(100))
+        full_refresh = median(lambda: refresh("revenue_full"), before=lambda: change(100))
+        nothing = median(lambda: ps.refresh("revenue_full"))
+        alone = _changes_alone(ps)
+    with console.status("verify"):
+        ps.refresh_all()
+        same = ps.table("revenue").exceptAll(ps.table("revenue_full")).count() == 0
+    return [
+        Figure("refresh with nothing to do", f"{nothing * 1000:.1f} ms", "< 10 ms", nothing < 0.010),
+        Figure("the query over 1,000 changed rows alone, warm", f"{alone:.2f} s"),
+        _ratio("refresh, 1,000 changed orders of 1M", fact_side, alone, full_refresh),
+        _ratio("refresh, 900 orders and 100 customers changed", both_sides, alone, full_refresh),
+        Figure("full refresh", f"{full_refresh:.2f} s"),
+        Figure("differential and full agree", str(same), "True", same),
+    ]
+
+
+def _ratio(what: str, taken: float, alone: float, full_refresh: float) -> Figure:
+    return Figure(
+        what,
+        f"{taken:.2f} s: {taken / alone:.1f}× the query alone, {full_refresh / taken:.1f}× faster than full",
+        "≤ 3×, ≥ 2×",
+        taken <= 3 * alone and full_refresh >= 2 * taken,
+    )
+
+
+def _changes_alone(ps: penstock.Session) -> float:
+    """The view's query over the last changes of both tables, as plain rows."""
+    view = ps.engine.plans.of(stream_tables.get(ps.catalog, "revenue"), relations.every(ps.catalog))
+    program = full(view, "spark")
+    now = ps.frontier()["shop"]
+    for read in program.reads:
+        relation = relations.find(ps.catalog, read.relation)
+        columns = view.used_columns[read.relation]
+        last = relations.segments(ps.catalog, relation.id, -1, now)[-1]
+        rows = ps.engine.reader.changes_arrow(relation, last.low - 1, last.high, columns)
+        ps.engine.reader.frame(rows, relation, columns).createOrReplaceTempView(placeholder(read))
+    return median(lambda: ps.spark.sql(program.outputs["view"].sql).toArrow(), times=10)

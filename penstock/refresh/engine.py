@@ -1,0 +1,101 @@
+"""The parts of an open home, put together, and the steps that need several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from penstock.capture.lifecycle import Captures
+from penstock.catalog import relations, sources, stream_tables
+from penstock.catalog.relations import Relation
+from penstock.catalog.store import Catalog
+from penstock.config import Settings
+from penstock.cut import Frontier
+from penstock.errors import ConfigError
+from penstock.lsn import Lsn
+from penstock.refresh.positions import position_at, readable
+from penstock.relation.home import Home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.lake.publish import Published
+    from penstock.lake.reader import Reader
+    from penstock.refresh.plans import Plans
+    from penstock.refresh.round import Refresh
+
+
+class Engine:
+    """Spark and the views' compiler are loaded at first use, so that looking at a catalog needs neither."""
+
+    def __init__(self, home: Home, catalog: str | None, spark: SparkSession | None, settings: Settings) -> None:
+        self.home = home
+        self.settings = settings
+        self.catalog = Catalog(home, catalog)
+        self.captures = Captures(home, self.catalog)
+        self._given_spark = spark
+
+    def close(self) -> None:
+        self.captures.close()
+        if "spark" in self.__dict__ and self._given_spark is None:
+            self.spark.stop()
+            del self.__dict__["spark"]
+        self.catalog.close()
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        from penstock.lake import session
+
+        if self._given_spark is not None:
+            return session.adopt(self._given_spark)
+        return session.start(self.home.root, memory=self.settings.spark_memory)
+
+    @cached_property
+    def reader(self) -> Reader:
+        from penstock.lake.reader import Reader
+
+        return Reader(self.home, self.catalog, lambda: self.spark)
+
+    @cached_property
+    def plans(self) -> Plans:
+        from penstock.refresh.plans import Plans
+
+        return Plans(self.catalog)
+
+    def catch_up(self, until: Frontier | None = None) -> Frontier:
+        """Capture and settle what is committed now, or up to `until`."""
+        from penstock.lake.settling import settle_source
+
+        for source in sources.every(self.catalog):
+            ingest = self.captures.open(source.name)
+            target = ingest.server_position() if until is None else until.get(source.name, Lsn(0))
+            ingest.reach(target)
+            settle_source(self.reader, self.catalog, ingest.lease, source.name)
+        return readable(self.catalog)
+
+    def refresh(self, names: Sequence[str], to: Frontier | None = None) -> dict[str, Refresh]:
+        """Bring stream tables, and those they read, to one frontier in one round."""
+        from penstock.refresh import round as rounds
+
+        return rounds.refresh(self.reader, self.catalog, self.plans, names, to) if names else {}
+
+    def position(self, name: str, at: Frontier | None = None) -> tuple[Relation, int, Frontier]:
+        """A relation, and where it is at a frontier; by default the newest it can be read at."""
+        relation = relations.find(self.catalog, name)
+        if relation.source is not None:
+            frontier = (readable(self.catalog) if at is None else at).only([relation.source])
+        else:
+            table = stream_tables.get(self.catalog, relation.name)
+            if table.frontier is None:
+                raise ConfigError(f"stream table {name!r} was never refreshed", hint=f"Call refresh({name!r}) first.")
+            frontier = table.frontier if at is None else at.only(table.frontier)
+        return relation, position_at(self.catalog, relation, frontier), frontier
+
+    def publish(self, name: str) -> Published:
+        """Bring a relation's Delta table to its newest position."""
+        from penstock.lake.publish import publish
+
+        relation, position, frontier = self.position(name)
+        with self.catalog.lease(f"publish {relation.name}") as lease:
+            return publish(self.reader, lease, relation, position, frontier)
