@@ -11,7 +11,7 @@ import sys
 import warnings
 from importlib.metadata import version
 from types import FrameType
-from typing import IO, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -22,7 +22,6 @@ from penstock.cli import (
     doctor,
     explain,
     init,
-    jvm_log,
     plan,
     publish,
     query,
@@ -72,29 +71,15 @@ def main() -> None:
     # Where XDG_RUNTIME_DIR is unset (containers, cron) the embedded server's library says so on every start.
     warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")
     signal.signal(signal.SIGTERM, _terminated)
-    if os.environ.get("PENSTOCK_DEBUG"):
-        app()
-        return
-    with jvm_log.kept_aside() as log:
-        sys.exit(_guarded(log))
-
-
-def _guarded(log: IO[bytes]) -> int:
-    """Run the command line; returns the exit code, after two lines about whatever went wrong."""
     try:
         app()
-    except SystemExit as done:
-        return done.code if isinstance(done.code, int) else int(done.code is not None)
     except KeyboardInterrupt:
-        return 130
-    except PenstockError as error:
-        complain(error)
+        sys.exit(130)
     except Exception as error:
-        print(jvm_log.tail(log), end="", file=sys.stderr)
-        complain(_unexpected(error))
-    else:
-        return 0
-    return 1
+        if os.environ.get("PENSTOCK_DEBUG"):
+            raise
+        complain(error if isinstance(error, PenstockError) else _unexpected(error))
+        sys.exit(1)
 
 
 def _terminated(number: int, frame: FrameType | None) -> NoReturn:
