@@ -16,7 +16,7 @@ from penstock.relation.schema import Column
 from penstock.relation.types import PgType, spark_type
 from penstock.views import decimals
 from penstock.views.algebra import Aggregate, Measure, Node, measured
-from penstock.views.expr import FLOAT8, INT8, NUMERIC, Expr, is_nullable, kind, lit
+from penstock.views.expr import FLOAT8, INT4, INT8, NUMERIC, Expr, is_nullable, kind, lit
 from penstock.views.expressions.arithmetic import arithmetic
 from penstock.views.expressions.binder import Binder, refuse_types
 from penstock.views.expressions.conditional import empty_or
@@ -107,7 +107,7 @@ def _total(memory: _Memory, arg: Expr) -> Expr:
 
 def _unless_empty(memory: _Memory, arg: Expr, result: Expr) -> Expr:
     """A sum over no value is NULL; in a group whose argument is never NULL that can only be the group of no rows."""
-    return empty_or(result, memory.nonnull(arg), lit(0, INT8))
+    return empty_or(result, memory.nonnull(arg), lit(0, INT4))
 
 
 def _extreme(how: str) -> Reader:

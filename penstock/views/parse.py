@@ -19,6 +19,7 @@ from sqlglot.optimizer.scope import Scope, build_scope
 
 from penstock.errors import InvalidQuery, NotYet, UnsupportedQuery
 from penstock.views.algebra import Relation
+from penstock.views.parentheses import open_parentheses
 from penstock.views.refuse import refuse
 from penstock.views.typer import Described, Typer, twin
 
@@ -27,7 +28,7 @@ Resolver = Callable[[tuple[str, ...]], Relation]
 
 @dataclass(frozen=True)
 class Query:
-    """A qualified tree, the relations its table names (`_r0`, …) stand for, and the columns PostgreSQL says it gives."""
+    """A qualified tree, the relations its tables (`_r0`, …) stand for, and the columns PostgreSQL says it gives."""
 
     tree: exp.Expr
     relations: Mapping[str, Relation]
@@ -41,6 +42,7 @@ def parse_query(sql: str, *, dialect: str, resolve: Resolver, typer: Typer) -> Q
         raise InvalidQuery(f"unknown dialect {dialect!r}", hint="Use 'postgres'.")
     tree = normalize_identifiers(_one_query(sql), dialect="postgres")
     refuse(tree)
+    open_parentheses(tree)
     relations = _name_relations(tree, resolve)
     _name_columns(tree)
     columns = _checked(tree, relations, typer)

@@ -86,11 +86,34 @@ _CHECKS: tuple[Check, ...] = (
 )  # fmt: skip
 
 
+# The clauses that are read; one the parser knows and these lists do not would be dropped silently.
+_CLAUSES: dict[type[exp.Expr], frozenset[str]] = {
+    exp.Select: frozenset({"expressions", "from_", "joins", "where", "group", "having", "with_"}),
+    exp.Union: frozenset({"this", "expression", "with_"}),
+    exp.Subquery: frozenset({"this", "alias"}),
+    exp.Table: frozenset({"this", "db", "catalog", "alias", "joins"}),
+    exp.Join: frozenset({"this", "on", "using", "kind"}),
+    exp.Group: frozenset({"expressions"}),
+    exp.With: frozenset({"expressions"}),
+    exp.CTE: frozenset({"this", "alias", "materialized"}),
+}
+
+
+def _unread(node: exp.Expr) -> list[str]:
+    known = _CLAUSES.get(type(node))
+    given = (name for name, value in node.args.items() if value not in (None, False, []))
+    return [] if known is None else [name for name in given if name not in known]
+
+
 def refuse(tree: exp.Expr) -> None:
     """Raise UnsupportedQuery for the first construct that has no rule."""
     for node in tree.walk():
         for wanted, name_of, hint in _CHECKS:
             if isinstance(node, wanted) and (name := name_of(node)):
                 raise UnsupportedQuery(f"{name} is not supported in a view yet", hint=hint)
+    for node in tree.walk():
+        if unread := _unread(node):
+            what = f"{unread[0].strip('_').replace('_', ' ').upper()} of {node.key.upper()}"
+            raise UnsupportedQuery(f"{what} is not supported in a view yet", hint=_LATER)
         if isinstance(node, exp.Select) and not node.args.get("from_"):
             raise UnsupportedQuery("a SELECT without FROM cannot change", hint="Select from a table.")

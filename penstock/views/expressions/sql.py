@@ -31,16 +31,21 @@ def chain(sign: str, *parts: Sql) -> Sql:
     return exp.Paren(this=whole)
 
 
+def bare(value: Sql) -> Sql:
+    """Without parentheses, where the syntax around it delimits it."""
+    return value.this if isinstance(value, exp.Paren) else value
+
+
 def fn(name: str, *args: Sql) -> Sql:
-    return exp.Anonymous(this=name, expressions=list(args))
+    return exp.Anonymous(this=name, expressions=[bare(arg) for arg in args])
 
 
 def cast(value: Sql, spark: str) -> Sql:
-    return exp.Cast(this=value, to=exp.DataType.build(spark, dialect="spark"))
+    return exp.Cast(this=bare(value), to=exp.DataType.build(spark, dialect="spark"))
 
 
 def pg_cast(value: Sql, name: str) -> Sql:
-    return exp.Cast(this=value, to=exp.DataType.build(name, dialect="postgres", udt=True))
+    return exp.Cast(this=bare(value), to=exp.DataType.build(name, dialect="postgres", udt=True))
 
 
 def number(text: str) -> Sql:
@@ -68,5 +73,5 @@ def negation(value: Sql) -> Sql:
 
 
 def case(*branches: tuple[Sql, Sql], default: Sql | None) -> Sql:
-    ifs = [exp.If(this=condition, true=value) for condition, value in branches]
-    return exp.Case(ifs=ifs, default=default)
+    ifs = [exp.If(this=bare(condition), true=bare(value)) for condition, value in branches]
+    return exp.Case(ifs=ifs, default=None if default is None else bare(default))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from penstock.views.expr import INT8, Call, Col, Expr, lit, substitute
-from penstock.views.expressions.sql import Sql, chain, number
+from penstock.views.expressions.sql import Sql, bare, chain, number
 from penstock.views.render.dialect import Dialect
 from penstock.zset import WEIGHT
 
@@ -59,11 +59,11 @@ def select(block: Block, dialect: Dialect, *, weighted: bool) -> exp.Select:
     where = [dialect.expression(e) for e in block.where]
     where += [_exists(s, dialect) for s in block.sources if s.semi and not dialect.hints]
     if where:
-        query.set("where", exp.Where(this=_bare(chain("AND", *where))))
+        query.set("where", exp.Where(this=bare(chain("AND", *where))))
     if block.group:
         query.set("group", exp.Group(expressions=[dialect.expression(e) for e in block.group]))
     if block.having is not None:
-        query.set("having", exp.Having(this=_bare(block.having)))
+        query.set("having", exp.Having(this=bare(block.having)))
     return query
 
 
@@ -96,14 +96,14 @@ def _add_sources(query: exp.Select, block: Block, dialect: Dialect) -> None:
         elif not source.on:
             join.set("kind", "CROSS")
         if source.on:
-            join.set("on", _bare(chain("AND", *(dialect.expression(e) for e in source.on))))
+            join.set("on", bare(chain("AND", *(dialect.expression(e) for e in source.on))))
         query.append("joins", join)
 
 
 def _exists(source: Source, dialect: Dialect) -> Sql:
     inner = exp.Select(expressions=[number("1")])
     inner.set("from_", exp.From(this=aliased(source)))
-    inner.set("where", exp.Where(this=_bare(chain("AND", *(dialect.expression(e) for e in source.on)))))
+    inner.set("where", exp.Where(this=bare(chain("AND", *(dialect.expression(e) for e in source.on)))))
     return exp.Exists(this=inner)
 
 
@@ -138,8 +138,4 @@ def _tables(expr: Expr) -> set[str]:
 def _as(value: Sql, name: str) -> Sql:
     if isinstance(value, exp.Column) and value.name == name:
         return value
-    return exp.alias_(_bare(value), exp.to_identifier(name, quoted=True))
-
-
-def _bare(value: Sql) -> Sql:
-    return value.this if isinstance(value, exp.Paren) else value
+    return exp.alias_(bare(value), exp.to_identifier(name, quoted=True))
