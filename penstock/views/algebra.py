@@ -125,6 +125,7 @@ class SemiJoin:
     keys: tuple[Expr, ...]
     by: Node
     by_keys: tuple[Expr, ...]
+    small: bool = True  # `by` may be broadcast
 
 
 @dataclass(frozen=True)

@@ -72,10 +72,18 @@ def full(view: View, dialect: str = "spark") -> Program:
 
 
 def delta(
-    view: View, changed: frozenset[str], dialect: str = "spark", sizes: Mapping[str, int] | None = None
+    view: View,
+    changed: frozenset[str],
+    dialect: str = "spark",
+    sizes: Mapping[str, int] | None = None,
+    changes: Mapping[str, int] | None = None,
 ) -> Program:
-    """The changes of the outputs from those of the `changed` inputs; `sizes` are rows of the inputs, where known."""
-    diff = Differentiator(RULES, changed, state_leaves(view), sizes or {})
+    """The changes of the outputs from those of the `changed` inputs.
+
+    Where they are known, `sizes` (rows of an input) choose the form of the join law, and `changes` (changed rows of an
+    input) keep large changes from being broadcast.
+    """
+    diff = Differentiator(RULES, changed, state_leaves(view), sizes or {}, changes or {})
     trees: dict[str, Node] = {VIEW: diff.delta(view.plan) or _nothing(view.columns)}
     for node, state in zip(diff.states, view.states, strict=True):
         moved = diff.delta(node)

@@ -1,13 +1,13 @@
 -- view cte_used_twice
 --   π project k = "a_k", x = "b_x"
---     ⋈ join on ("a_k" = "b_k")
+--     ⋈ join on ("a_k" = "b_x")
 --       π project a_k = "k"
 --         γ aggregate by "u_k": rows(*), max("u_n") [agg0]
 --           scan u (k, n)
---       π project b_k = "k", b_x = "max0"
+--       π project b_x = "max0"
 --         γ aggregate by "u_k": rows(*), max("u_n") [agg0]
 --           scan u (k, n)
--- key: k
+-- key: unknown
 -- remembers agg0: g0, _count, max0
 -- when u changes:
 --   Δ scan(R) = changes of R
@@ -75,16 +75,14 @@ SELECT
 FROM (
   SELECT /*+ BROADCAST(t10) */
     t10.`k` AS `a_k`,
-    s11.`g0` AS `b_k`,
     s11.`max0` AS `b_x`,
     t10.`_weight` * s11.`_weight` AS `_weight`
   FROM q2 AS t10
   JOIN state__agg0_d11b76 AS s11
-    ON t10.`k` = s11.`g0`
+    ON t10.`k` = s11.`max0`
   UNION ALL
   SELECT /*+ BROADCAST(t12) */
     u15.`k` AS `a_k`,
-    t12.`k` AS `b_k`,
     t12.`max0` AS `b_x`,
     t12.`_weight` * u15.`_weight` AS `_weight`
   FROM q2 AS t12
@@ -103,7 +101,7 @@ FROM (
       t14.`_weight`
     FROM q2 AS t14
   ) AS u15
-    ON u15.`k` = t12.`k`
+    ON u15.`k` = t12.`max0`
 ) AS u16
 UNION ALL
 SELECT
@@ -128,7 +126,7 @@ SELECT
   CAST(NULL AS STRUCT<`g0`: INT, `_count`: BIGINT, `max0`: INT>) AS `agg0`
 FROM q1 AS t2
 JOIN q1 AS t3
-  ON t2.`k` = t3.`k`
+  ON t2.`k` = t3.`max0`
 UNION ALL
 SELECT
   CAST('1' AS BIGINT) AS `_weight`,
@@ -206,16 +204,14 @@ SELECT
 FROM (
   SELECT
     t10."k" AS "a_k",
-    s11."g0" AS "b_k",
     s11."max0" AS "b_x",
     t10."_weight" * s11."_weight" AS "_weight"
   FROM q2 AS t10
   JOIN state__agg0_d11b76 AS s11
-    ON t10."k" = s11."g0"
+    ON t10."k" = s11."max0"
   UNION ALL
   SELECT
     u15."k" AS "a_k",
-    t12."k" AS "b_k",
     t12."max0" AS "b_x",
     t12."_weight" * u15."_weight" AS "_weight"
   FROM q2 AS t12
@@ -234,7 +230,7 @@ FROM (
       t14."_weight"
     FROM q2 AS t14
   ) AS u15
-    ON u15."k" = t12."k"
+    ON u15."k" = t12."max0"
 ) AS u16;
 -- agg0
 WITH q1 AS (

@@ -208,7 +208,7 @@ def _semi_join(render: Renderer, node: SemiJoin) -> Block:
     for mine, theirs in zip(node.keys, node.by_keys, strict=True):
         other = Col(theirs.name if isinstance(theirs, Col) else "", theirs.pg, theirs.spark, True, alias)
         matches.append(call("compare", block.over(mine), other, pg=BOOL, detail="<=>"))
-    block.sources.append(Source(table, alias, matches, semi=True, broadcast=True))
+    block.sources.append(Source(table, alias, matches, semi=True, broadcast=node.small))
     return block
 
 

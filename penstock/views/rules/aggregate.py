@@ -19,16 +19,18 @@ def delta(node: Aggregate, diff: Differentiator) -> Node | None:
     if change is None:
         return None
     state = diff.states[node]
-    return _linear(node, change, state) if is_linear(node) else _recomputed(node, change, state, diff)
+    if is_linear(node):
+        return _linear(node, change, state, diff)
+    return _recomputed(node, change, state, diff)
 
 
 def is_linear(node: Aggregate) -> bool:
     return all(measure.linear for measure in node.measures)
 
 
-def _linear(node: Aggregate, change: Node, state: Leaf) -> Node:
+def _linear(node: Aggregate, change: Node, state: Leaf, diff: Differentiator) -> Node:
     moved = Group(change, node.keys, node.measures, keep="changed")
-    return Shift(_of_groups(node, state, moved), moved, _keys(node), node.measures)
+    return Shift(_of_groups(node, state, moved, diff), moved, _keys(node), node.measures)
 
 
 def _recomputed(node: Aggregate, change: Node, state: Leaf, diff: Differentiator) -> Node:
@@ -39,13 +41,13 @@ def _recomputed(node: Aggregate, change: Node, state: Leaf, diff: Differentiator
         replace(m, arg=Col(args[m.arg], m.arg.pg, m.arg.spark)) if m.arg is not None else m for m in node.measures
     )
     kept = tuple((key.name, key) for key in _keys(node))
-    fresh = Group(Net(_of_groups(node, rows, touched)), kept, measures, keep="present")
-    return UnionAll((Negate(_of_groups(node, state, touched)), fresh))
+    fresh = Group(Net(_of_groups(node, rows, touched, diff)), kept, measures, keep="present")
+    return UnionAll((Negate(_of_groups(node, state, touched, diff)), fresh))
 
 
-def _of_groups(node: Aggregate, rows: Node, groups: Node) -> Node:
+def _of_groups(node: Aggregate, rows: Node, groups: Node, diff: Differentiator) -> Node:
     keys = _keys(node)
-    return SemiJoin(rows, keys, groups, keys) if keys else rows
+    return SemiJoin(rows, keys, groups, keys, diff.is_small(node.input)) if keys else rows
 
 
 def _keys(node: Aggregate) -> tuple[Col, ...]:

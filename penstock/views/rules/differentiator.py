@@ -13,6 +13,7 @@ from penstock.views.algebra import Aggregate, Leaf, Node, Read, Scan, walk
 from penstock.views.rewrites.tree import children, over
 
 When = Literal["before", "after"]
+BROADCAST_ROWS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,15 @@ class Differentiator:
     rules: Mapping[type, Rule]
     changed: frozenset[str]
     states: Mapping[Aggregate, Leaf]
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    changes: Mapping[str, int] = field(default_factory=dict)
     laws: list[str] = field(default_factory=list)
     _deltas: dict[Node, Node | None] = field(default_factory=dict)
     _at: dict[tuple[Node, When], Node] = field(default_factory=dict)
 
     def delta(self, node: Node) -> Node | None:
         if node not in self._deltas:
-            found = self.rules[type(node)].delta(node, self) if self.changes(node) else None
+            found = self.rules[type(node)].delta(node, self) if self.touches(node) else None
             if found is not None and (law := self.rules[type(node)].law) not in self.laws:
                 self.laws.append(law)
             self._deltas[node] = found
@@ -50,15 +52,20 @@ class Differentiator:
     def after(self, node: Node) -> Node:
         return self._state(node, "after")
 
-    def changes(self, node: Node) -> bool:
+    def touches(self, node: Node) -> bool:
         return any(isinstance(n, Scan) and n.relation.name in self.changed for n in walk(node))
 
     def size(self, node: Node) -> int:
         """Rows of the inputs under a node, as far as they are known."""
         return sum(self.sizes.get(n.relation.name, 0) for n in walk(node) if isinstance(n, Scan))
 
+    def is_small(self, node: Node) -> bool:
+        """Whether the change of a node may be broadcast: too many changed rows would not fit into every task."""
+        scanned = {n.relation.name for n in walk(node) if isinstance(n, Scan)}
+        return sum(self.changes.get(name, 0) for name in scanned) <= BROADCAST_ROWS
+
     def _state(self, node: Node, when: When) -> Node:
-        if not self.changes(node):
+        if not self.touches(node):
             when = "after"  # the same rows at both ends: one form lets the engine read them once
         if (node, when) not in self._at:
             self._at[node, when] = self._made(node, when)

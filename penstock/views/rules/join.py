@@ -27,7 +27,8 @@ def delta(node: Join, diff: Differentiator) -> Node | None:
         states = {other: diff.after(node.inputs[other]) for other in order[:place]}
         states |= {other: diff.before(node.inputs[other]) for other in order[place + 1 :]}
         others = [(states[other], keys_of(node.inputs[other])) for other in sorted(states)]
-        terms.append(_from_change(change, connected(change, others, node.on), node.on))
+        small = diff.is_small(node.inputs[which])
+        terms.append(_from_change(change, connected(change, others, node.on), node.on, small=small))
     return terms[0] if len(terms) == 1 else UnionAll(tuple(_same_columns(term, node) for term in terms))
 
 
@@ -58,16 +59,16 @@ def connected(start: Node, others: Sequence[Keyed], on: Sequence[Expr]) -> list[
     return order
 
 
-def _from_change(change: Node, others: Sequence[Keyed], on: Sequence[Expr]) -> Join:
+def _from_change(change: Node, others: Sequence[Keyed], on: Sequence[Expr], *, small: bool) -> Join:
     """Δ with the others. While a whole key is probed, each row of Δ meets at most one: what comes out is as small as Δ
     and is joined on its own, so that it too can be broadcast."""
-    small, conditions, rest = change, list(on), list(others)
-    while len(rest) > 1 and any(probed(conditions, key, _names(small)) for key in rest[0][1]):
-        known = _names(small) | _names(rest[0][0])
+    start, conditions, rest = change, list(on), list(others)
+    while small and len(rest) > 1 and any(probed(conditions, key, _names(start)) for key in rest[0][1]):
+        known = _names(start) | _names(rest[0][0])
         here = tuple(condition for condition in conditions if names(condition) <= known)
-        small = Join((small, rest.pop(0)[0]), here, small=True)
+        start = Join((start, rest.pop(0)[0]), here, small=True)
         conditions = [condition for condition in conditions if condition not in here]
-    return Join((small, *(state for state, _ in rest)), tuple(conditions), small=True)
+    return Join((start, *(state for state, _ in rest)), tuple(conditions), small)
 
 
 def _names(node: Node) -> set[str]:

@@ -22,7 +22,9 @@ CASES = {
     "aggregate_extreme": "SELECT k, max(n) FROM u GROUP BY k",
     "aggregate_global": "SELECT count(*), sum(n) FROM u",
     "aggregate_of_join": "SELECT w.s, sum(t.m) FROM t JOIN w ON w.k = t.k GROUP BY w.s",
-    "cte_used_twice": "WITH g AS (SELECT k, max(n) AS x FROM u GROUP BY 1) SELECT a.k, b.x FROM g a, g b WHERE a.k = b.k",
+    "cte_used_twice": (
+        "WITH g AS (SELECT k, max(n) AS x FROM u GROUP BY 1) SELECT a.k, b.x FROM g a, g b WHERE a.k = b.x"
+    ),
 }
 
 
