@@ -5,8 +5,11 @@ Whatever ends it (time, Ctrl-C, an error), the workload, Spark, the catalog and 
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -169,8 +172,13 @@ def _finish(session: Session, display: Display, home: Path) -> bool:
     display.say("The Delta tables, for any engine that reads Delta:")
     for done in published:
         display.say(f"  {done.path}  [dim]{done.rows:,} rows[/]")
-    display.say(f'More: [bold]penstock sql --home {home} "SELECT * FROM revenue_by_city ORDER BY revenue DESC"[/]')
+    display.say(f'More: [bold]{_command()} sql --home {home} "SELECT * FROM revenue_by_city ORDER BY revenue DESC"[/]')
     return outcome.ok
+
+
+def _command() -> str:
+    """How to call penstock from here: by its name where that is on the PATH, else where it is installed."""
+    return "penstock" if shutil.which("penstock") else os.path.relpath(Path(sys.executable).with_name("penstock"))
 
 
 @contextmanager
