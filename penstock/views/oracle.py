@@ -48,7 +48,10 @@ def _close(a: float, b: float, tolerance: float) -> bool:
 def _same_quotient(a: Decimal, b: Decimal) -> bool:
     if not (a.is_finite() and b.is_finite()):
         return False
-    scale = min(-int(a.as_tuple().exponent), -int(b.as_tuple().exponent))
+    scales = (-int(a.as_tuple().exponent), -int(b.as_tuple().exponent))
+    if scales[0] == scales[1]:
+        return False
+    scale = min(scales)
     with localcontext(prec=100):
         unit = Decimal(1).scaleb(-scale)
         if scale < _QUOTIENT_DIGITS and unit > abs(a).scaleb(1 - _QUOTIENT_DIGITS):

@@ -46,7 +46,7 @@ class Workload:
 
     def _row(self, name: str) -> Row:
         pick = self.random.choice
-        small, text = [None, 0, 1, 1, 2, 3], [None, "", "a", "b", "B", "é"]
+        small, text = [None, None, 0, 1, 1, 2], [None, "", "a", "b", "B", "é"]
         if name == "t":
             self.ids += 1
             return (self.ids, pick(small), pick([None, -1, 0, 5, 2**40]), pick([None, "0.00", "1.50", "-3.25", "9.99"]),
@@ -68,10 +68,10 @@ def follow(inputs: Inputs, sql: str, random: Random, rounds: int) -> None:
     inputs.clear()
     workload = Workload(inputs, random)
     if random.random() < 0.7:
-        workload.round(8)
+        workload.round(24)
     maintained = Maintained(inputs, sql)
     for _ in range(rounds):
-        changed = workload.round(4)
+        changed = workload.round(8)
         sizes = {name: random.randint(0, 9) for name in inputs.relations} if random.random() < 0.5 else None
         maintained.refresh(changed, sizes)
         maintained.check()
