@@ -46,6 +46,7 @@ WITHOUT_A_HOME = [
     (["apply"], "penstock apply is not available yet", "create_stream_table"),
     (["slots", "recreate", "shop"], "penstock slots recreate is not available yet", "penstock source remove shop"),
     (["status", "--catalog", "host=/nowhere dbname=x", "--home", "."], "the catalog cannot be opened", "catalog DSN"),
+    (["bench", "nonsense"], "no benchmark 'nonsense'", "Choose from"),
     (["demo", "--home", "/etc"], "/etc holds something other than a demo", "--home"),
 ]
 
