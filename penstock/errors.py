@@ -51,7 +51,9 @@ class NotYet(ConfigError):
     """A named feature that this release does not have."""
 
     def __init__(self, feature: str, *, hint: str | None = None) -> None:
-        super().__init__(f"{feature} is not available yet", hint=hint or "The changelog lists what each release brings.")
+        super().__init__(
+            f"{feature} is not available yet", hint=hint or "The changelog lists what each release brings."
+        )
 
 
 class AlreadyExists(PenstockError):
