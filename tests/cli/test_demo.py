@@ -23,6 +23,7 @@ def left_running(home: Path) -> list[str]:
     return found
 
 
+@pytest.mark.matrix  # 94 s on two busy cores
 @pytest.mark.timeout(240)
 def test_a_short_demo_verifies_everything_and_stops_all_it_started(tmp_path: Path) -> None:
     home = tmp_path / "demo"
