@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from sqlglot import exp
 
 from penstock.relation.schema import Column
-from penstock.views.algebra import Aggregate, Empty, Group, Node, Project, Read, Scan, outputs
+from penstock.views.algebra import Aggregate, Empty, Group, Leaf, Node, Project, Read, Scan, outputs, walk
 from penstock.views.render import Dialect, Renderer, dialect_of
 from penstock.views.render.block import select
 from penstock.views.render.combine import combined
@@ -27,8 +28,14 @@ VIEW = "view"
 class Output:
     """One result: its columns, then `_weight`. Rows may repeat and cancel; who stores them consolidates."""
 
-    sql: str
     columns: tuple[Column, ...]
+    tree: Node
+    dialect: Dialect
+
+    @cached_property
+    def sql(self) -> str:
+        """Rendered when asked for: a refresh needs either this of each output or the program's `combined_sql`."""
+        return self.dialect.text(_statement(Renderer(self.dialect, [self.tree]), self.tree))
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,6 @@ class Program:
     outputs: Mapping[str, Output]
     reads: frozenset[Read]
     laws: tuple[str, ...]
-    trees: Mapping[str, Node]
     dialect: Dialect
 
     def combined_sql(self) -> str:
@@ -55,11 +61,9 @@ class Program:
         A row belongs to every output whose struct is not NULL: a change of a group and the view's row made from it are
         one row, so Spark computes them once. `split` takes the collected table apart.
         """
-        return self.dialect.text(combined(self.trees, self.layout, self.dialect))
-
-    @property
-    def layout(self) -> dict[str, tuple[Column, ...]]:
-        return {name: output.columns for name, output in self.outputs.items()}
+        trees = {name: output.tree for name, output in self.outputs.items()}
+        layout = {name: output.columns for name, output in self.outputs.items()}
+        return self.dialect.text(combined(trees, layout, self.dialect))
 
 
 def full(view: View, dialect: str = "spark") -> Program:
@@ -115,13 +119,9 @@ def _state_tree(rows: Node, node: Aggregate, view: View) -> Node:
 
 def _program(view: View, trees: Mapping[str, Node], laws: tuple[str, ...], dialect: Dialect) -> Program:
     columns = {VIEW: view.columns, **{state.name: state.schema.columns for state in view.states}}
-    made: dict[str, Output] = {}
-    reads: set[Read] = set()
-    for name, tree in trees.items():
-        render = Renderer(dialect, [tree])
-        made[name] = Output(dialect.text(_statement(render, tree)), columns[name])
-        reads |= render.reads
-    return Program(made, frozenset(reads), laws, trees, dialect)
+    made = {name: Output(columns[name], tree, dialect) for name, tree in trees.items()}
+    reads = frozenset(node.read for tree in trees.values() for node in walk(tree) if isinstance(node, Leaf))
+    return Program(made, reads, laws, dialect)
 
 
 def _statement(render: Renderer, tree: Node) -> exp.Expr:

@@ -18,7 +18,6 @@ from penstock.views.algebra import (
     Net,
     Node,
     Project,
-    Read,
     SemiJoin,
     Shift,
     UnionAll,
@@ -37,11 +36,10 @@ Folder = Callable[["Renderer", Any], Block]
 
 
 class Renderer:
-    """Renders the trees of one statement; `reads` and `ctes` gather what it named."""
+    """Renders the trees of one statement; `ctes` gathers what it shares."""
 
     def __init__(self, dialect: Dialect, roots: Iterable[Node]) -> None:
         self.dialect = dialect
-        self.reads: set[Read] = set()
         self.ctes: list[exp.CTE] = []
         self._uses = _uses(roots)
         self._shared: dict[int, str] = {}
@@ -121,7 +119,6 @@ def _uses(roots: Iterable[Node]) -> Counter[int]:
 
 
 def _leaf(render: Renderer, node: Leaf) -> Block:
-    render.reads.add(node.read)
     alias = render.alias(node.read.kind[0])
     items: dict[str, Expr] = {
         name: Col(column.name, column.pg, column.spark, column.nullable, alias) for name, column in node.columns
