@@ -32,6 +32,23 @@ class BaseFiles:
             for path, vector in zip(vectors["filepath"].to_pylist(), vectors["selection_vector"], strict=True)
         }
 
+    @property
+    def paths(self) -> list[str]:
+        return self._files
+
+    @property
+    def hidden_rows(self) -> int:
+        """How many rows of the files are deleted."""
+        return sum(int(np.count_nonzero(~kept)) for kept in self._kept.values())
+
+    def hidden(self, schema: pa.Schema) -> pa.Table:
+        """The rows of the files that are deleted."""
+        parts = [
+            _only(pq.read_table(file, columns=schema.names, partitioning=None), ~kept).cast(schema)
+            for file, kept in self._kept.items()
+        ]
+        return pa.concat_tables(parts) if parts else schema.empty_table()
+
     def rows(self, schema: pa.Schema) -> pa.Table:
         parts = [
             _with(pq.read_table(file, columns=schema.names, partitioning=None), self._mask(file, 0)).cast(schema)
@@ -82,6 +99,10 @@ def _padded(mask: Mask, length: int) -> Mask:
     size = min(length, len(mask))
     kept[:size] = mask[:size]
     return kept
+
+
+def _only(rows: pa.Table, mask: Mask) -> pa.Table:
+    return rows.take(pa.array(np.flatnonzero(mask)))
 
 
 def _with(rows: pa.Table, mask: Mask | None) -> pa.Table:

@@ -46,10 +46,13 @@ class Reader:
         self.catalog = catalog
         self.spark = spark
         self._pending = pending or {}
+        self._scans: dict[int, tuple[int, DataFrame]] = {}
 
     def beside(self, pending: Pending) -> Reader:
         """The same home with segments that are written but not committed."""
-        return Reader(self.home, self.catalog, self.spark, pending)
+        other = Reader(self.home, self.catalog, self.spark, pending)
+        other._scans = self._scans
+        return other
 
     def base(self, relation: Relation) -> Base | None:
         """The newest base; None while nothing was published, which is an empty base before everything."""
@@ -93,7 +96,7 @@ class Reader:
         base = self.base(relation)
         if base is None:
             return self.changes(relation, -1, position, columns)
-        rows = self.base_rows(relation, base).select(*map(quoted, columns), F.lit(1).cast("bigint").alias(WEIGHT))
+        rows = self._base_state(relation, base, columns)
         low, high = sorted((base.position, position))
         if not self.segments(relation, low, high):
             return rows
@@ -101,6 +104,31 @@ class Reader:
         if position < base.position:
             changed = changed.withColumn(WEIGHT, -F.col(WEIGHT))
         return rows.unionByName(changed)
+
+    def _base_state(self, relation: Relation, base: Base, columns: Sequence[str]) -> DataFrame:
+        """The base as weighted rows: all rows of its files, less those that deletion vectors hide.
+
+        Planning a scan of a Delta table runs several Spark jobs; a version's files never change, and a scan of them as
+        plain Parquet runs none. Sums do not mind the hidden rows being there once with +1 and once with −1.
+        """
+        files = base_files(self.home.base(relation.folder), base.delta_version)
+        if files.hidden_rows > SMALL or not files.paths:
+            return _weighted(self.base_rows(relation, base), columns)
+        rows = _weighted(self._parquet(relation, base.delta_version, files.paths), columns)
+        if not files.hidden_rows:
+            return rows
+        hidden = files.hidden(relation.schema.arrow(columns))
+        minus = hidden.append_column(WEIGHT, pa.repeat(pa.scalar(-1, pa.int64()), hidden.num_rows))
+        return rows.unionByName(self.frame(minus, relation, columns))
+
+    def _parquet(self, relation: Relation, version: int, paths: list[str]) -> DataFrame:
+        """The files of a version as one scan, listed once."""
+        known = self._scans.get(relation.id)
+        if known is None or known[0] != version:
+            names = [f"{quoted(column.name)} {column.spark}" for column in relation.schema.columns]
+            known = version, self.spark().read.schema(", ".join(names)).parquet(*paths)
+            self._scans[relation.id] = known
+        return known[1]
 
     def rows(self, relation: Relation, position: int, columns: Sequence[str] | None = None) -> DataFrame:
         """Plain rows of the relation at `position`, its own columns only."""
@@ -160,6 +188,10 @@ def _in(keys: pa.Table, among: pa.Table) -> pa.Array:
     """Which of `keys` are also in `among`."""
     ids = key_ids(pa.concat_tables([keys, among]))
     return pc.is_in(pa.array(ids[: keys.num_rows]), value_set=pa.array(ids[keys.num_rows :]))
+
+
+def _weighted(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    return rows.select(*map(quoted, columns), F.lit(1).cast("bigint").alias(WEIGHT))
 
 
 def ddl(relation: Relation, columns: Sequence[str]) -> str:

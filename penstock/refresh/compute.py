@@ -63,13 +63,14 @@ def differential(
     if not deltas:
         return None
     sizes = {one.relation.name: size(reader, one.relation) for one in inputs}
-    program = delta(view, frozenset(deltas), "spark", sizes=sizes)
+    sizes |= {name: size(reader, relation) for name, relation in stored.relations.items()}
+    changes = {one.relation.name: reader.changed_rows(one.relation, one.before, one.after) for one in inputs}
+    program = delta(view, frozenset(deltas), "spark", sizes=sizes, changes=changes)
     frames = {
         read: deltas[read.relation] if read.kind == "delta" else _state(reader, read, view, inputs, stored)
         for read in program.reads
     }
-    changed = sum(reader.changed_rows(one.relation, one.before, one.after) for one in inputs)
-    if changed <= SMALL:
+    if sum(changes.values()) <= SMALL:
         return _write_rows(_collect(reader, program, frames, stored), writers)
     return _write_frames(_outputs(reader, program, frames, stored), writers)
 

@@ -33,12 +33,12 @@ SELECT
   ) AS `agg0`
 FROM (
   SELECT
-    p6.`_count__old`,
-    p6.`_count__new`,
-    p6.`sum0__old`,
-    p6.`sum0__new`,
-    p6.`nonnull0__old`,
-    p6.`nonnull0__new`,
+    p5.`_count__old`,
+    p5.`_count__new`,
+    p5.`sum0__old`,
+    p5.`sum0__new`,
+    p5.`nonnull0__old`,
+    p5.`nonnull0__new`,
     EXPLODE(ARRAY(CAST('-1' AS BIGINT), CAST('1' AS BIGINT))) AS `__side`
   FROM (
     SELECT
@@ -60,30 +60,24 @@ FROM (
       UNION ALL
       SELECT
         CAST('0' AS BIGINT) AS `_count__old`,
-        t5.`_count` AS `_count__new`,
+        d4.`_weight` AS `_count__new`,
         CAST('0' AS BIGINT) AS `sum0__old`,
-        t5.`sum0` AS `sum0__new`,
+        COALESCE(d4.`n` * d4.`_weight`, CAST('0' AS BIGINT)) AS `sum0__new`,
         CAST('0' AS BIGINT) AS `nonnull0__old`,
-        t5.`nonnull0` AS `nonnull0__new`
-      FROM (
-        SELECT
-          COALESCE(SUM(d4.`_weight`), CAST('0' AS BIGINT)) AS `_count`,
-          COALESCE(SUM(d4.`n` * d4.`_weight`), CAST('0' AS BIGINT)) AS `sum0`,
-          COALESCE(SUM(CASE WHEN d4.`n` IS NULL THEN 0 ELSE d4.`_weight` END), CAST('0' AS BIGINT)) AS `nonnull0`
-        FROM delta__u_51e698 AS d4
-        HAVING
-          (
-            COALESCE(SUM(d4.`_weight`), CAST('0' AS BIGINT)) <> 0
-          )
-          OR (
-            COALESCE(SUM(d4.`n` * d4.`_weight`), CAST('0' AS BIGINT)) <> 0
-          )
-          OR (
-            COALESCE(SUM(CASE WHEN d4.`n` IS NULL THEN 0 ELSE d4.`_weight` END), CAST('0' AS BIGINT)) <> 0
-          )
-      ) AS t5
+        CASE WHEN d4.`n` IS NULL THEN 0 ELSE d4.`_weight` END AS `nonnull0__new`
+      FROM delta__u_51e698 AS d4
     ) AS u2
-  ) AS p6
+    HAVING
+      (
+        SUM(u2.`_count__old`) <> SUM(u2.`_count__new`)
+      )
+      OR (
+        SUM(u2.`sum0__old`) <> SUM(u2.`sum0__new`)
+      )
+      OR (
+        SUM(u2.`nonnull0__old`) <> SUM(u2.`nonnull0__new`)
+      )
+  ) AS p5
 ) AS g1;
 
 -- Spark, everything:
@@ -110,12 +104,12 @@ SELECT
   g1."__side" AS "_weight"
 FROM (
   SELECT
-    p6."_count__old",
-    p6."_count__new",
-    p6."sum0__old",
-    p6."sum0__new",
-    p6."nonnull0__old",
-    p6."nonnull0__new",
+    p5."_count__old",
+    p5."_count__new",
+    p5."sum0__old",
+    p5."sum0__new",
+    p5."nonnull0__old",
+    p5."nonnull0__new",
     UNNEST(ARRAY[CAST('-1' AS BIGINT), CAST('1' AS BIGINT)]) AS "__side"
   FROM (
     SELECT
@@ -137,30 +131,24 @@ FROM (
       UNION ALL
       SELECT
         CAST('0' AS BIGINT) AS "_count__old",
-        t5."_count" AS "_count__new",
+        d4."_weight" AS "_count__new",
         CAST('0' AS BIGINT) AS "sum0__old",
-        t5."sum0" AS "sum0__new",
+        COALESCE(d4."n" * d4."_weight", CAST('0' AS BIGINT)) AS "sum0__new",
         CAST('0' AS BIGINT) AS "nonnull0__old",
-        t5."nonnull0" AS "nonnull0__new"
-      FROM (
-        SELECT
-          CAST(COALESCE(SUM(d4."_weight"), CAST('0' AS BIGINT)) AS BIGINT) AS "_count",
-          CAST(COALESCE(SUM(d4."n" * d4."_weight"), CAST('0' AS BIGINT)) AS BIGINT) AS "sum0",
-          CAST(COALESCE(SUM(CASE WHEN d4."n" IS NULL THEN 0 ELSE d4."_weight" END), CAST('0' AS BIGINT)) AS BIGINT) AS "nonnull0"
-        FROM delta__u_51e698 AS d4
-        HAVING
-          (
-            CAST(COALESCE(SUM(d4."_weight"), CAST('0' AS BIGINT)) AS BIGINT) <> 0
-          )
-          OR (
-            CAST(COALESCE(SUM(d4."n" * d4."_weight"), CAST('0' AS BIGINT)) AS BIGINT) <> 0
-          )
-          OR (
-            CAST(COALESCE(SUM(CASE WHEN d4."n" IS NULL THEN 0 ELSE d4."_weight" END), CAST('0' AS BIGINT)) AS BIGINT) <> 0
-          )
-      ) AS t5
+        CASE WHEN d4."n" IS NULL THEN 0 ELSE d4."_weight" END AS "nonnull0__new"
+      FROM delta__u_51e698 AS d4
     ) AS u2
-  ) AS p6
+    HAVING
+      (
+        CAST(SUM(u2."_count__old") AS BIGINT) <> CAST(SUM(u2."_count__new") AS BIGINT)
+      )
+      OR (
+        CAST(SUM(u2."sum0__old") AS BIGINT) <> CAST(SUM(u2."sum0__new") AS BIGINT)
+      )
+      OR (
+        CAST(SUM(u2."nonnull0__old") AS BIGINT) <> CAST(SUM(u2."nonnull0__new") AS BIGINT)
+      )
+  ) AS p5
 ) AS g1;
 -- agg0
 SELECT
@@ -170,12 +158,12 @@ SELECT
   g1."__side" AS "_weight"
 FROM (
   SELECT
-    p6."_count__old",
-    p6."_count__new",
-    p6."sum0__old",
-    p6."sum0__new",
-    p6."nonnull0__old",
-    p6."nonnull0__new",
+    p5."_count__old",
+    p5."_count__new",
+    p5."sum0__old",
+    p5."sum0__new",
+    p5."nonnull0__old",
+    p5."nonnull0__new",
     UNNEST(ARRAY[CAST('-1' AS BIGINT), CAST('1' AS BIGINT)]) AS "__side"
   FROM (
     SELECT
@@ -197,28 +185,22 @@ FROM (
       UNION ALL
       SELECT
         CAST('0' AS BIGINT) AS "_count__old",
-        t5."_count" AS "_count__new",
+        d4."_weight" AS "_count__new",
         CAST('0' AS BIGINT) AS "sum0__old",
-        t5."sum0" AS "sum0__new",
+        COALESCE(d4."n" * d4."_weight", CAST('0' AS BIGINT)) AS "sum0__new",
         CAST('0' AS BIGINT) AS "nonnull0__old",
-        t5."nonnull0" AS "nonnull0__new"
-      FROM (
-        SELECT
-          CAST(COALESCE(SUM(d4."_weight"), CAST('0' AS BIGINT)) AS BIGINT) AS "_count",
-          CAST(COALESCE(SUM(d4."n" * d4."_weight"), CAST('0' AS BIGINT)) AS BIGINT) AS "sum0",
-          CAST(COALESCE(SUM(CASE WHEN d4."n" IS NULL THEN 0 ELSE d4."_weight" END), CAST('0' AS BIGINT)) AS BIGINT) AS "nonnull0"
-        FROM delta__u_51e698 AS d4
-        HAVING
-          (
-            CAST(COALESCE(SUM(d4."_weight"), CAST('0' AS BIGINT)) AS BIGINT) <> 0
-          )
-          OR (
-            CAST(COALESCE(SUM(d4."n" * d4."_weight"), CAST('0' AS BIGINT)) AS BIGINT) <> 0
-          )
-          OR (
-            CAST(COALESCE(SUM(CASE WHEN d4."n" IS NULL THEN 0 ELSE d4."_weight" END), CAST('0' AS BIGINT)) AS BIGINT) <> 0
-          )
-      ) AS t5
+        CASE WHEN d4."n" IS NULL THEN 0 ELSE d4."_weight" END AS "nonnull0__new"
+      FROM delta__u_51e698 AS d4
     ) AS u2
-  ) AS p6
+    HAVING
+      (
+        CAST(SUM(u2."_count__old") AS BIGINT) <> CAST(SUM(u2."_count__new") AS BIGINT)
+      )
+      OR (
+        CAST(SUM(u2."sum0__old") AS BIGINT) <> CAST(SUM(u2."sum0__new") AS BIGINT)
+      )
+      OR (
+        CAST(SUM(u2."nonnull0__old") AS BIGINT) <> CAST(SUM(u2."nonnull0__new") AS BIGINT)
+      )
+  ) AS p5
 ) AS g1;

@@ -137,6 +137,22 @@ FROM (
     ) AS u2
     GROUP BY
       u2.`k`
+    HAVING
+      (
+        SUM(u2.`_count__old`) <> SUM(u2.`_count__new`)
+      )
+      OR (
+        CAST(SUM(u2.`sum0__old`) AS DECIMAL(38, 2)) <> CAST(SUM(u2.`sum0__new`) AS DECIMAL(38, 2))
+      )
+      OR (
+        SUM(u2.`nonnull0__old`) <> SUM(u2.`nonnull0__new`)
+      )
+      OR (
+        CAST(SUM(u2.`sum1__old`) AS DECIMAL(38, 0)) <> CAST(SUM(u2.`sum1__new`) AS DECIMAL(38, 0))
+      )
+      OR (
+        SUM(u2.`nonnull1__old`) <> SUM(u2.`nonnull1__new`)
+      )
   ) AS p8
 ) AS g1
 WHERE
@@ -296,6 +312,22 @@ FROM (
     ) AS u2
     GROUP BY
       u2."k"
+    HAVING
+      (
+        CAST(SUM(u2."_count__old") AS BIGINT) <> CAST(SUM(u2."_count__new") AS BIGINT)
+      )
+      OR (
+        CAST(SUM(u2."sum0__old") AS DECIMAL) <> CAST(SUM(u2."sum0__new") AS DECIMAL)
+      )
+      OR (
+        CAST(SUM(u2."nonnull0__old") AS BIGINT) <> CAST(SUM(u2."nonnull0__new") AS BIGINT)
+      )
+      OR (
+        CAST(SUM(u2."sum1__old") AS DECIMAL) <> CAST(SUM(u2."sum1__new") AS DECIMAL)
+      )
+      OR (
+        CAST(SUM(u2."nonnull1__old") AS BIGINT) <> CAST(SUM(u2."nonnull1__new") AS BIGINT)
+      )
   ) AS p8
 ) AS g1
 WHERE
@@ -408,6 +440,22 @@ FROM (
     ) AS u2
     GROUP BY
       u2."k"
+    HAVING
+      (
+        CAST(SUM(u2."_count__old") AS BIGINT) <> CAST(SUM(u2."_count__new") AS BIGINT)
+      )
+      OR (
+        CAST(SUM(u2."sum0__old") AS DECIMAL) <> CAST(SUM(u2."sum0__new") AS DECIMAL)
+      )
+      OR (
+        CAST(SUM(u2."nonnull0__old") AS BIGINT) <> CAST(SUM(u2."nonnull0__new") AS BIGINT)
+      )
+      OR (
+        CAST(SUM(u2."sum1__old") AS DECIMAL) <> CAST(SUM(u2."sum1__new") AS DECIMAL)
+      )
+      OR (
+        CAST(SUM(u2."nonnull1__old") AS BIGINT) <> CAST(SUM(u2."nonnull1__new") AS BIGINT)
+      )
   ) AS p8
 ) AS g1
 WHERE

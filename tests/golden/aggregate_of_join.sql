@@ -123,6 +123,16 @@ FROM (
     ) AS u2
     GROUP BY
       u2.`s`
+    HAVING
+      (
+        SUM(u2.`_count__old`) <> SUM(u2.`_count__new`)
+      )
+      OR (
+        CAST(SUM(u2.`sum0__old`) AS DECIMAL(38, 2)) <> CAST(SUM(u2.`sum0__new`) AS DECIMAL(38, 2))
+      )
+      OR (
+        SUM(u2.`nonnull0__old`) <> SUM(u2.`nonnull0__new`)
+      )
   ) AS p12
 ) AS g1
 WHERE
@@ -250,6 +260,16 @@ FROM (
     ) AS u2
     GROUP BY
       u2."s"
+    HAVING
+      (
+        CAST(SUM(u2."_count__old") AS BIGINT) <> CAST(SUM(u2."_count__new") AS BIGINT)
+      )
+      OR (
+        CAST(SUM(u2."sum0__old") AS DECIMAL) <> CAST(SUM(u2."sum0__new") AS DECIMAL)
+      )
+      OR (
+        CAST(SUM(u2."nonnull0__old") AS BIGINT) <> CAST(SUM(u2."nonnull0__new") AS BIGINT)
+      )
   ) AS p12
 ) AS g1
 WHERE
@@ -351,6 +371,16 @@ FROM (
     ) AS u2
     GROUP BY
       u2."s"
+    HAVING
+      (
+        CAST(SUM(u2."_count__old") AS BIGINT) <> CAST(SUM(u2."_count__new") AS BIGINT)
+      )
+      OR (
+        CAST(SUM(u2."sum0__old") AS DECIMAL) <> CAST(SUM(u2."sum0__new") AS DECIMAL)
+      )
+      OR (
+        CAST(SUM(u2."nonnull0__old") AS BIGINT) <> CAST(SUM(u2."nonnull0__new") AS BIGINT)
+      )
   ) AS p12
 ) AS g1
 WHERE

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from penstock.views.algebra import Group, Measure, Shift
+from penstock.views.algebra import Group, Leaf, Measure, Node, Shift
 from penstock.views.expr import BOOL, INT4, INT8, Col, Expr, call, is_nullable, kind, lit
 from penstock.views.expressions.sql import Sql, binary, case, chain, column, fn, is_null, number
 from penstock.views.render.block import Block, Source, select, weight_of
@@ -42,23 +42,33 @@ def netted(block: Block, dialect: Dialect) -> Block:
 def _measure(block: Block, measure: Measure, dialect: Dialect, *, lonely: bool) -> Sql:
     """A measure's SQL over a block; `lonely`: without keys there may be no row at all, and a sum of none is NULL."""
     weighted = bool(block.weight) or block.negative
+    if measure.how in ("min", "max"):
+        assert measure.arg is not None
+        return fn(measure.how.upper(), dialect.expression(block.over(measure.arg)))
+    if not weighted and measure.how == "rows":
+        return fn("COUNT", exp.Star())
+    if not weighted and measure.how == "nonnull":
+        assert measure.arg is not None
+        return fn("COUNT", dialect.expression(block.over(measure.arg)))
+    or_zero = lonely or _may_be_null(block, measure)
+    return _counted(fn("SUM", _contribution(block, measure, dialect)), dialect, measure, or_zero=or_zero)
+
+
+def _may_be_null(block: Block, measure: Measure) -> bool:
+    return measure.how in ("sum", "fsum") and measure.arg is not None and is_nullable(block.over(measure.arg))
+
+
+def _contribution(block: Block, measure: Measure, dialect: Dialect) -> Sql:
+    """What one row of a Z-set adds to a measure; NULL where a sum is to skip it."""
     if measure.how == "rows":
-        if not weighted:
-            return fn("COUNT", exp.Star())
-        return _counted(fn("SUM", weight_of(block, dialect)), dialect, measure, or_zero=lonely)
+        return weight_of(block, dialect)
     assert measure.arg is not None
     arg = block.over(measure.arg)
     sql = dialect.expression(arg)
-    if measure.how in ("min", "max"):
-        return fn(measure.how.upper(), sql)
     if measure.how == "nonnull":
-        if not weighted:
-            return fn("COUNT", sql)
-        present = case((is_null(sql), number("0")), default=weight_of(block, dialect))
-        return _counted(fn("SUM", present), dialect, measure, or_zero=lonely)
+        return case((is_null(sql), number("0")), default=weight_of(block, dialect))
     wide = dialect.cast(sql, measure.column.pg, measure.column.spark) if _grows(arg, measure) else sql
-    product = binary("*", wide, weight_of(block, dialect)) if weighted else wide
-    return _counted(fn("SUM", product), dialect, measure, or_zero=lonely or is_nullable(arg))
+    return binary("*", wide, weight_of(block, dialect)) if block.weight or block.negative else wide
 
 
 def _grows(arg: Expr, measure: Measure) -> bool:
@@ -109,7 +119,8 @@ def _totals(render: Renderer, node: Shift) -> Sql:
     for measure in node.measures:
         for name in (f"{measure.name}{_OLD}", f"{measure.name}{_NEW}"):
             totals[name] = _counted(fn("SUM", column(name, alias)), dialect, measure, or_zero=False)
-    block = Block([Source(both, alias)], keys, group=list(keys.values()), measures=totals)
+    changed = [binary("<>", totals[f"{m.name}{_OLD}"].copy(), totals[f"{m.name}{_NEW}"].copy()) for m in node.measures]
+    block = Block([Source(both, alias)], keys, group=list(keys.values()), measures=totals, having=chain("OR", *changed))
     return _two_rows(render, select(block, dialect, weighted=False), [*keys, *totals])
 
 
@@ -131,10 +142,27 @@ def _remembered(render: Renderer, node: Shift) -> Block:
 
 
 def _moved(render: Renderer, node: Shift) -> Block:
-    """The change's totals: nothing in the old total, all in the new one."""
-    block = render.open_block(node.change)
+    """The change: nothing in the old total, all in the new one."""
+    fused = isinstance(node.change, Group) and isinstance(node.state, Leaf)
+    block = _contributions(render, node.change) if fused else render.open_block(node.change)
     for measure in node.measures:
-        value = render.dialect.expression(block.items.pop(measure.name))
+        value = block.measures.pop(measure.name, None)
+        if value is None:
+            value = render.dialect.expression(block.items.pop(measure.name))
         zero = render.dialect.constant(lit(0, measure.column.pg, measure.column.spark))
         block.measures |= {f"{measure.name}{_OLD}": zero, f"{measure.name}{_NEW}": value}
     return block
+
+
+def _contributions(render: Renderer, node: Node) -> Block:
+    """A group's rows before they are added up: where the totals are made anyway, that is one exchange less."""
+    assert isinstance(node, Group)
+    dialect, block = render.dialect, render.open_block(node.input)
+    measures: dict[str, Sql] = {}
+    for measure in node.measures:
+        value = _contribution(block, measure, dialect)
+        if _may_be_null(block, measure):
+            value = fn("COALESCE", value, dialect.constant(lit(0, measure.column.pg, measure.column.spark)))
+        measures[measure.name] = value
+    keys = {name: block.over(expr) for name, expr in node.keys}
+    return Block(block.sources, keys, where=block.where, measures=measures)

@@ -13,6 +13,8 @@ from penstock.views.algebra import Aggregate, Group, Leaf, Negate, Net, Node, Pr
 from penstock.views.expr import Col, Expr
 from penstock.views.rules.differentiator import Differentiator, Rule, When
 
+MANY_GROUPS = 20_000
+
 
 def delta(node: Aggregate, diff: Differentiator) -> Node | None:
     change = diff.delta(node.input)
@@ -30,7 +32,9 @@ def is_linear(node: Aggregate) -> bool:
 
 def _linear(node: Aggregate, change: Node, state: Leaf, diff: Differentiator) -> Node:
     moved = Group(change, node.keys, node.measures, keep="changed")
-    return Shift(_of_groups(node, state, moved, diff), moved, _keys(node), node.measures)
+    # Few groups are added up whole; out of many, those of the change are picked first.
+    few = diff.sizes.get(state.read.relation, MANY_GROUPS) < MANY_GROUPS
+    return Shift(state if few else _of_groups(node, state, moved, diff), moved, _keys(node), node.measures)
 
 
 def _recomputed(node: Aggregate, change: Node, state: Leaf, diff: Differentiator) -> Node:

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from penstock.views.rules.aggregate import MANY_GROUPS
 from postgres.views.maintained import Inputs, Maintained, Row
 from postgres.views.queries import TABLES, TEMPLATES, Grammar
 
@@ -72,8 +73,9 @@ def follow(inputs: Inputs, sql: str, random: Random, rounds: int) -> None:
     maintained = Maintained(inputs, sql)
     for _ in range(rounds):
         changed = workload.round(8)
-        sizes = {name: random.randint(0, 9) for name in inputs.relations} if random.random() < 0.5 else None
-        maintained.refresh(changed, sizes)
+        sizes = {name: random.randint(0, 9) for name in inputs.relations}
+        sizes |= {state.name: random.choice([10, MANY_GROUPS]) for state in maintained.view.states}
+        maintained.refresh(changed, sizes if random.random() < 0.7 else None)
         maintained.check()
     maintained.check_all()
 
