@@ -26,7 +26,7 @@ test: lint ## Lint, types, import contracts and all tests
 
 lint: setup ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff format --check penstock tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
