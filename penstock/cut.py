@@ -69,4 +69,4 @@ class Frontier(Mapping[str, Lsn]):
         return json.dumps({name: str(cut) for name, cut in self.items()})
 
     def __repr__(self) -> str:
-        return f"Frontier({dict((name, str(cut)) for name, cut in self.items())!r})"
+        return f"Frontier({ {name: str(cut) for name, cut in self.items()} })"

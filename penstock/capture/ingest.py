@@ -32,7 +32,7 @@ Progress = Callable[[str, int], None]
 
 # Rows are written when this many wait, or when everything asked for has arrived.
 _FLUSH_ROWS = 250_000
-_PATIENCE = 30.0
+_PATIENCE = 300.0  # a server may decode one long transaction for minutes before it sends anything
 
 
 class Ingest:

@@ -21,7 +21,7 @@ from penstock.capture.publication import read_publication
 from penstock.catalog import relations, sources, stream_tables
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
-from penstock.errors import AlreadyExists, ConfigError, SourceError
+from penstock.errors import AlreadyExists, ConfigError, PenstockError, SourceError
 from penstock.relation.home import Home
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}\Z")
@@ -68,11 +68,11 @@ class Captures:
         sources.register(self._catalog, name, dsn, tables, options, slot, publication)
 
     def _first_copy(self, name: str, progress: Progress | None) -> None:
-        """Copy all tables; an error takes back what was made, a crash leaves it to the next call."""
+        """Copy all tables; an error or Ctrl-C takes back what was made, a crash leaves it to the next call."""
         try:
             ingest = self.open(name, progress)
             ingest.reach(ingest.server_position())
-        except SourceError:
+        except (PenstockError, KeyboardInterrupt):
             self.close(name)
             source = sources.get(self._catalog, name)
             if source.checkpoint is None:

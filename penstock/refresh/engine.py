@@ -93,9 +93,12 @@ class Engine:
         return relation, position_at(self.catalog, relation, frontier), frontier
 
     def publish(self, name: str) -> Published:
-        """Bring a relation's Delta table to its newest position."""
+        """Bring a relation's Delta table to its newest position, and what a view's operators remember with it."""
         from penstock.lake.publish import publish
 
         relation, position, frontier = self.position(name)
         with self.catalog.lease(f"publish {relation.name}") as lease:
-            return publish(self.reader, lease, relation, position, frontier)
+            published = publish(self.reader, lease, relation, position, frontier)
+            for state in relations.states_of(self.catalog, relation):
+                publish(self.reader, lease, state, position, frontier)
+        return published

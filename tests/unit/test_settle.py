@@ -41,8 +41,8 @@ class Table:
         a, b, v, big = shown or row or (None, None, None, None)
         hidden = set((absent or "").split(","))
         self.default.append(
-            {"a": a, "b": b, "v": None if "2" in hidden else v, "big": None if "3" in hidden else big,
-             "_weight": weight, "_op": op, "_lsn": self.lsn, "_ts": None, "_xid": 1, "_seq": self.seq, "_absent": absent}
+            {"a": a, "b": b, "v": None if "2" in hidden else v, "big": None if "3" in hidden else big, "_ts": None,
+             "_weight": weight, "_op": op, "_lsn": self.lsn, "_xid": 1, "_seq": self.seq, "_absent": absent}
         )  # fmt: skip
         if row is not None:
             self.truth.append((row, weight))

@@ -9,9 +9,10 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from penstock.views.rules.aggregate import MANY_GROUPS
 from postgres.views.maintained import Inputs, Maintained, Row
 from postgres.views.queries import TABLES, TEMPLATES, Grammar
+
+from penstock.views.rules.aggregate import MANY_GROUPS
 
 
 class Workload:
