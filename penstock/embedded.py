@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
+import fasteners
 import psutil
 
 from penstock.errors import ConfigError
@@ -45,6 +46,8 @@ class EmbeddedPostgres:
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         self._server = PostgresServer(self.folder, cleanup_mode="stop", postgres_version=version)
+        # The library has one lock file for all servers and users of a machine; ours lies beside the folder it guards.
+        self._server._lock = fasteners.InterProcessLock(self.folder.with_name(f".{self.folder.name}.lock"))
         with self._server._lock:
             self._forget_dead_processes()
             self._server.ensure_pgdata_inited()
