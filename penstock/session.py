@@ -195,7 +195,7 @@ class Session:
         from penstock.views import explain
 
         table = stream_tables.get(self.catalog, name)
-        return explain(self.engine.plans.of(table, relations.every(self.catalog)))
+        return explain(self.engine.plans.of(table, relations.every(self.catalog)).view)
 
     def status(self) -> Status:
         """How far every source is captured and how fresh every stream table is; needs no Spark."""

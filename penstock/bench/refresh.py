@@ -1,7 +1,7 @@
 """What a refresh costs: with nothing to do, with 1,000 changes over a million rows, and in full.
 
-The yardstick for the differential refresh is the same query, warm, over the changed rows alone: what Spark needs to
-plan and run it at all on this machine.
+The yardstick for the differential refresh is the same query, warm, over the change set alone: Spark reads the changed
+rows of both tables from the changelog, joins and groups them. It is what this machine needs for such a query at all.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _measure(console: Console, ps: penstock.Session, shop: Shop, dsn: str) -> li
         same = ps.table("revenue").exceptAll(ps.table("revenue_full")).count() == 0
     return [
         Figure("refresh with nothing to do", f"{nothing * 1000:.1f} ms", "< 10 ms", nothing < 0.010),
-        Figure("the query over 1,000 changed rows alone, warm", f"{alone:.2f} s"),
+        Figure("the query over the change set alone, warm", f"{alone:.2f} s"),
         _ratio("refresh, 1,000 changed orders of 1M", fact_side, alone, full_refresh),
         _ratio("refresh, 900 orders and 100 customers changed", both_sides, alone, full_refresh),
         Figure("full refresh", f"{full_refresh:.2f} s"),
@@ -120,14 +120,12 @@ def _ratio(what: str, taken: float, alone: float, full_refresh: float) -> Figure
 
 
 def _changes_alone(ps: penstock.Session) -> float:
-    """The view's query over the last changes of both tables, as plain rows."""
-    view = ps.engine.plans.of(stream_tables.get(ps.catalog, "revenue"), relations.every(ps.catalog))
+    """The view's query over the last changes of both tables, read from their segments."""
+    view = ps.engine.plans.of(stream_tables.get(ps.catalog, "revenue"), relations.every(ps.catalog)).view
     program = full(view, "spark")
     now = ps.frontier()["shop"]
     for read in program.reads:
         relation = relations.find(ps.catalog, read.relation)
-        columns = view.used_columns[read.relation]
         last = relations.segments(ps.catalog, relation.id, -1, now)[-1]
-        rows = ps.engine.reader.changes_arrow(relation, last.low - 1, last.high, columns)
-        ps.engine.reader.frame(rows, relation, columns).createOrReplaceTempView(placeholder(read))
+        ps.spark.read.parquet(str(ps.home.path(last.path))).createOrReplaceTempView(placeholder(read))
     return median(lambda: ps.spark.sql(program.outputs["view"].sql).toArrow(), times=10)

@@ -7,8 +7,10 @@ relation as people know it: plain rows, each as often as it occurs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
-from functools import reduce
+from functools import cache, lru_cache, reduce
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +18,14 @@ import pyarrow.compute as pc
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from penstock.catalog import relations
 from penstock.catalog.relations import Base, Relation
 from penstock.catalog.store import Catalog
 from penstock.lake.base_files import base_files
+from penstock.lake.net_changes import NetChanges
+from penstock.lake.session import small_queries
 from penstock.lake.settle import key_ids
 from penstock.relation import segment
 from penstock.relation.home import Home
@@ -47,12 +52,20 @@ class Reader:
         self.spark = spark
         self._pending = pending or {}
         self._scans: dict[int, tuple[int, DataFrame]] = {}
+        self._net = NetChanges()
+        self._light: list[Reader] = []
 
     def beside(self, pending: Pending) -> Reader:
         """The same home with segments that are written but not committed."""
-        other = Reader(self.home, self.catalog, self.spark, pending)
-        other._scans = self._scans
+        other = copy(self)
+        other._pending = pending
         return other
+
+    def light(self) -> Reader:
+        """The same home through a session for small queries, which are planned once and run in few tasks."""
+        if not self._light:
+            self._light.append(Reader(self.home, self.catalog, cache(lambda: small_queries(self.spark()))))
+        return self._light[0].beside(self._pending)
 
     def base(self, relation: Relation) -> Base | None:
         """The newest base; None while nothing was published, which is an empty base before everything."""
@@ -71,15 +84,19 @@ class Reader:
     def changes_arrow(self, relation: Relation, after: int, until: int, columns: Sequence[str]) -> pa.Table:
         """Weighted rows of (after, until], consolidated over `columns`: what the reader cannot see cancels."""
         schema = segment.rows_with_weight(relation.schema, columns)
-        found = self.segments(relation, after, until)
-        return consolidate(segment.read(self.home, found, schema, after=after, until=until), columns)
+
+        def read(first: int, last: int) -> pa.Table:
+            return segment.read(self.home, self.segments(relation, first, last), schema, after=first, until=last)
+
+        if relation.id in self._pending:  # what is not committed may never be
+            return consolidate(read(after, until), columns)
+        return self._net.get(relation.id, after, until, columns, read)
 
     def changes(self, relation: Relation, after: int, until: int, columns: Sequence[str]) -> DataFrame:
-        """Weighted rows of (after, until], as they are in the changelog."""
+        """Weighted rows of (after, until]; consolidated where they are few."""
         found = self.segments(relation, after, until)
-        schema = segment.rows_with_weight(relation.schema, columns)
         if sum(one.rows for one in found) <= SMALL:
-            return self.frame(segment.read(self.home, found, schema, after=after, until=until), relation, columns)
+            return self.frame(self.changes_arrow(relation, after, until, columns), relation, columns)
         lsn = ", _lsn bigint" if relation.kind == "table" else ""
         paths = [str(self.home.path(one.path)) for one in found]
         frame = self.spark().read.schema(ddl(relation, columns) + lsn).parquet(*paths)
@@ -89,7 +106,7 @@ class Reader:
 
     def frame(self, rows: pa.Table, relation: Relation, columns: Sequence[str]) -> DataFrame:
         """Arrow rows with a weight as a Spark relation whose size the planner knows."""
-        return self.spark().createDataFrame(rows.select([*columns, WEIGHT]), schema=ddl(relation, columns))
+        return self.spark().createDataFrame(rows.select([*columns, WEIGHT]), schema=_struct(ddl(relation, columns)))
 
     def state(self, relation: Relation, position: int, columns: Sequence[str]) -> DataFrame:
         """Weighted rows whose sum is the relation at `position`."""
@@ -198,6 +215,12 @@ def ddl(relation: Relation, columns: Sequence[str]) -> str:
     """The Spark schema of weighted rows."""
     own = [f"{quoted(name)} {relation.schema.column(name).spark}" for name in columns]
     return ", ".join([*own, f"{WEIGHT} bigint"])
+
+
+@lru_cache(maxsize=1024)
+def _struct(ddl: str) -> StructType:
+    """Spark's own reading of a schema: each takes several calls into the JVM."""
+    return cast(StructType, StructType.fromDDL(ddl))
 
 
 def quoted(name: str) -> str:

@@ -101,6 +101,15 @@ def adopt(spark: SparkSession) -> SparkSession:
     return ours
 
 
+def small_queries(spark: SparkSession) -> SparkSession:
+    """A session for queries over a few thousand rows: planning again at every stage costs more there than it saves."""
+    session = adopt(spark)
+    session.conf.set("spark.sql.adaptive.enabled", "false")
+    session.conf.set("spark.sql.leafNodeDefaultParallelism", "1")
+    session.conf.set("spark.sql.shuffle.partitions", "2")
+    return session
+
+
 def main() -> None:
     session = start()
     session.range(1).collect()

@@ -18,8 +18,9 @@ from pyspark.sql import functions as F
 
 from penstock.catalog.relations import Relation
 from penstock.lake.reader import PENDING, SMALL, Reader, net
+from penstock.refresh.plans import Plan, Rendered
 from penstock.relation.segment import Segment, SegmentWriter, rows_with_weight
-from penstock.views import Program, Read, View, delta, full, placeholder
+from penstock.views import Read, View, placeholder
 from penstock.zset import WEIGHT, consolidate
 
 VIEW = "view"
@@ -56,39 +57,40 @@ Frames = Mapping[Read, DataFrame]
 
 
 def differential(
-    reader: Reader, view: View, inputs: Sequence[Input], stored: Stored, writers: Writers
+    reader: Reader, plan: Plan, inputs: Sequence[Input], stored: Stored, writers: Writers
 ) -> Changes | None:
     """None if nothing changed that the view can see."""
+    view = plan.view
+    if sum(reader.changed_rows(one.relation, one.before, one.after) for one in inputs) <= SMALL:
+        reader = reader.light()
     deltas = _visible_changes(reader, view, inputs)
     if not deltas:
         return None
     sizes = {one.relation.name: size(reader, one.relation) for one in inputs}
     sizes |= {name: size(reader, relation) for name, relation in stored.relations.items()}
     changes = {one.relation.name: reader.changed_rows(one.relation, one.before, one.after) for one in inputs}
-    program = delta(view, frozenset(deltas), "spark", sizes=sizes, changes=changes)
+    rendered = plan.delta(frozenset(deltas), sizes, changes)
     frames = {
         read: deltas[read.relation] if read.kind == "delta" else _state(reader, read, view, inputs, stored)
-        for read in program.reads
+        for read in rendered.program.reads
     }
     if sum(changes.values()) <= SMALL:
-        return _write_rows(_collect(reader, program, frames, stored), writers)
-    return _write_frames(_outputs(reader, program, frames, stored), writers)
+        return _write_rows(_collect(reader, rendered, frames, stored), writers)
+    return _write_frames(_outputs(reader, rendered, frames, stored), writers)
 
 
-def full_refresh(reader: Reader, view: View, inputs: Sequence[Input], stored: Stored, writers: Writers) -> Changes:
+def full_refresh(reader: Reader, plan: Plan, inputs: Sequence[Input], stored: Stored, writers: Writers) -> Changes:
     """What is there now minus what was stored."""
     by_name = {one.relation.name: one for one in inputs}
-    program = full(view, "spark")
-    frames = {
-        read: reader.rows(
-            by_name[read.relation].relation, by_name[read.relation].after, view.used_columns[read.relation]
-        )
-        for read in program.reads
-    }
+    rendered = plan.full()
+    frames = {}
+    for read in rendered.program.reads:
+        one = by_name[read.relation]
+        frames[read] = reader.rows(one.relation, one.after, plan.view.used_columns[read.relation])
     if sum(size(reader, one.relation) for one in inputs) <= 2 * SMALL:
-        new = _collect(reader, program, frames, stored)
+        new = _collect(reader, rendered, frames, stored)
         return _write_rows({name: _minus(reader, rows, stored, name) for name, rows in new.items()}, writers)
-    made = _outputs(reader, program, frames, stored)
+    made = _outputs(reader, rendered, frames, stored)
     return _write_frames({name: _minus_frame(reader, rows, stored, name) for name, rows in made.items()}, writers)
 
 
@@ -127,10 +129,10 @@ def _bind(frames: Frames) -> None:
         frame.createOrReplaceTempView(placeholder(read))
 
 
-def _collect(reader: Reader, program: Program, frames: Frames, stored: Stored) -> dict[str, pa.Table]:
+def _collect(reader: Reader, rendered: Rendered, frames: Frames, stored: Stored) -> dict[str, pa.Table]:
     """All outputs by one query, through Arrow."""
     _bind(frames)
-    rows = reader.spark().sql(program.combined_sql()).toArrow()
+    rows = reader.spark().sql(rendered.sql).toArrow()
     return {name: _take(rows, name, relation) for name, relation in stored.relations.items()}
 
 
@@ -144,10 +146,10 @@ def _take(rows: pa.Table, output: str, relation: Relation) -> pa.Table:
     return consolidate(table, names)
 
 
-def _outputs(reader: Reader, program: Program, frames: Frames, stored: Stored) -> dict[str, DataFrame]:
+def _outputs(reader: Reader, rendered: Rendered, frames: Frames, stored: Stored) -> dict[str, DataFrame]:
     """Each output as a query of its own, for results that may be large."""
     _bind(frames)
-    return {name: reader.spark().sql(program.outputs[name].sql) for name in stored.relations}
+    return {name: reader.spark().sql(rendered.program.outputs[name].sql) for name in stored.relations}
 
 
 def _minus(reader: Reader, rows: pa.Table, stored: Stored, name: str) -> pa.Table:

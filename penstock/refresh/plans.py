@@ -1,8 +1,9 @@
-"""Compiled views, kept for as long as their query and the shape of their inputs stay the same."""
+"""Compiled views and their rendered programs, kept while the query and the shape of its inputs stay the same."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import psycopg
 
@@ -10,8 +11,42 @@ from penstock.catalog import relations
 from penstock.catalog.relations import Relation
 from penstock.catalog.store import Catalog
 from penstock.catalog.stream_tables import StreamTable
-from penstock.views import PostgresTyper, View, compile_view
+from penstock.views import PostgresTyper, Program, View, compile_view, delta, full
 from penstock.views import Relation as Input
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A program and its SQL."""
+
+    program: Program
+    sql: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A compiled view; `delta` and `full` are rendered once for each situation."""
+
+    view: View
+    _rendered: dict[object, Rendered] = field(default_factory=dict)
+
+    def full(self) -> Rendered:
+        if "full" not in self._rendered:
+            self._rendered["full"] = _rendered(full(self.view, "spark"))
+        return self._rendered["full"]
+
+    def delta(self, changed: frozenset[str], sizes: Mapping[str, int], changes: Mapping[str, int]) -> Rendered:
+        """Sizes are only compared with each other, so powers of two tell enough and let one text serve many rounds."""
+        about = {name: 1 << size.bit_length() for name, size in sizes.items()}
+        changing = {name: 1 << size.bit_length() for name, size in changes.items()}
+        key = (changed, tuple(about.items()), tuple(changing.items()))
+        if key not in self._rendered:
+            self._rendered[key] = _rendered(delta(self.view, changed, "spark", sizes=about, changes=changing))
+        return self._rendered[key]
+
+
+def _rendered(program: Program) -> Rendered:
+    return Rendered(program, program.combined_sql())
 
 
 class Plans:
@@ -19,7 +54,7 @@ class Plans:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._compiled: dict[tuple[object, ...], View] = {}
+        self._compiled: dict[tuple[object, ...], Plan] = {}
 
     def compile(self, name: str, query: str, dialect: str, known: Sequence[Relation]) -> View:
         """`known` is what the query may read."""
@@ -31,11 +66,11 @@ class Plans:
         with psycopg.connect(self._catalog.dsn, autocommit=True) as connection:
             return compile_view(name, query, dialect=dialect, resolve=resolve, typer=PostgresTyper(connection))
 
-    def of(self, table: StreamTable, known: Sequence[Relation]) -> View:
+    def of(self, table: StreamTable, known: Sequence[Relation]) -> Plan:
         """The compiled view of a stream table."""
         reads = [relation for relation in known if relation.id in table.inputs]
         version = tuple((relation.id, relation.version) for relation in reads)
         key = (table.relation_id, table.query, table.dialect, version)
         if key not in self._compiled:
-            self._compiled[key] = self.compile(table.name, table.query, table.dialect, reads)
+            self._compiled[key] = Plan(self.compile(table.name, table.query, table.dialect, reads))
         return self._compiled[key]

@@ -137,7 +137,7 @@ class Round:
         return Input(relation, old, -1 if now is None else now)
 
     def _compute(self, reader: Reader, table: StreamTable, inputs: Sequence[Input], decision: Decision) -> _Outcome:
-        view = self._plans.of(table, list(self._known.values()))
+        plan = self._plans.of(table, list(self._known.values()))
         relation = self._known[table.relation_id]
         outputs = {compute.VIEW: relation}
         outputs |= {one.name.rpartition("#")[2]: one for one in relations.states_of(self._catalog, relation)}
@@ -146,9 +146,9 @@ class Round:
             self._attempt = self._catalog.begin(self._lease, "refresh")
         writers = {name: SegmentWriter(reader.home, one.folder, self._attempt) for name, one in outputs.items()}
         if decision.action is Action.FULL:
-            changes = compute.full_refresh(reader, view, inputs, stored, writers)
+            changes = compute.full_refresh(reader, plan, inputs, stored, writers)
         else:
-            found = compute.differential(reader, view, inputs, stored, writers)
+            found = compute.differential(reader, plan, inputs, stored, writers)
             if found is None:
                 return _Outcome(Decision(Action.NO_DATA, "no change that the view can see"), {})
             changes = found
