@@ -29,8 +29,9 @@ from penstock.zset import WEIGHT
 
 How = Literal["created", "appended", "merged", "overwritten", "unchanged"]
 
-# Past this share of changed rows a MERGE costs more than writing the table anew.
+# Past this share of changed rows a MERGE costs more than writing the table anew; for a small table always.
 _OVERWRITE_RATIO = 0.3
+_SMALL_TABLE = 20_000
 
 _PROPERTIES = {
     "delta.enableDeletionVectors": "true",
@@ -134,7 +135,7 @@ def _write(reader: Reader, relation: Relation, base: Base | None, stamp: Stamp) 
     if counts["gone"] == 0:
         _append(reader, relation, changed, stamp)
         return "appended", rows
-    if counts["new"] + counts["gone"] > _OVERWRITE_RATIO * max(base.rows, 1):
+    if rows <= _SMALL_TABLE or counts["new"] + counts["gone"] > _OVERWRITE_RATIO * base.rows:
         return _replace(reader, relation, stamp, "overwritten"), rows
     _merge(reader, relation, changed, stamp)
     return "merged", rows

@@ -12,6 +12,7 @@ import pytest
 import penstock
 from penstock.cut import Frontier
 from penstock.errors import PublishError
+from penstock.lake import publish
 
 TABLES = """
     CREATE TABLE item (id int PRIMARY KEY, name text, price numeric(10,2), at timestamptz, big text);
@@ -71,8 +72,13 @@ class Workload:
                 run("DELETE FROM bag WHERE ctid IN (SELECT ctid FROM bag WHERE x = %s LIMIT 1)", (key % 4,))
 
 
-@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
-def test_tables_equal_the_source_at_every_cut(ps: penstock.Session, source_db: str, identity: str) -> None:
+@pytest.mark.parametrize(("identity", "small_table"), [("DEFAULT", 0), ("FULL", 20_000)])
+def test_tables_equal_the_source_at_every_cut(
+    ps: penstock.Session, source_db: str, identity: str, small_table: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Published by MERGE in one case, by writing the tables anew in the other."""
+    monkeypatch.setattr(publish, "_SMALL_TABLE", small_table)
+    monkeypatch.setattr(publish, "_OVERWRITE_RATIO", 1e9 if small_table == 0 else 0.3)
     workload = Workload(source_db, seed=7)
     workload.connection.execute(TABLES)
     workload.connection.execute(f"ALTER TABLE item REPLICA IDENTITY {identity}")
@@ -82,26 +88,29 @@ def test_tables_equal_the_source_at_every_cut(ps: penstock.Session, source_db: s
     ps.add_source("shop", source_db, tables=["public.*"])
     names = ["item", "pair", "bag"]
     seen: list[tuple[Frontier, dict[str, Counter[Any]]]] = []
-    for step in range(6):
-        for _ in range(8):
+    for step in range(4):
+        for _ in range(10):
             workload.transaction()
-        if step == 3:
+        if step == 2:
             workload.connection.execute("TRUNCATE item, bag")
             workload.transaction()
         frontier = ps.catch_up()
         seen.append((frontier, {name: rows_in(source_db, name) for name in names}))
-        if step in (1, 4):
+        if step == 1:
             for name in names:
                 ps.publish(name)
     for frontier, expected in seen:
         for name in names:
             assert rows_of(ps, name, frontier) == expected[name], (frontier, name)
+    how = set()
     for name in names:
         published = ps.publish(name)
+        how.add(published.how)
         delta = ps.spark.read.format("delta").load(published.path).toArrow().to_pylist()
         assert Counter(tuple(row.values()) for row in delta) == seen[-1][1][name]
         assert published.rows == sum(seen[-1][1][name].values())
         assert ps.publish(name).how == "unchanged"
+    assert ("merged" if small_table == 0 else "overwritten") in how
 
 
 def test_changes_between_two_frontiers_turn_one_state_into_the_other(ps: penstock.Session, source_db: str) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from penstock.capture.backlog import Backlog
@@ -116,6 +116,7 @@ def test_damaged_messages_never_pass_as_something_else(data):
         bad = good[:position]
     else:
         bad = good[:position] + bytes([good[position] ^ data.draw(st.integers(1, 255))]) + good[position + 1 :]
+        assume((good[position], bad[position]) != (ord("t"), ord("b")))  # the binary form of text is the text
     try:
         batches, _ = decode([[relation(), begin(1), bad, commit(100)]])
     except DecodeError:
