@@ -33,6 +33,9 @@ How = Literal["created", "appended", "merged", "overwritten", "unchanged"]
 _OVERWRITE_RATIO = 0.3
 _SMALL_TABLE = 20_000
 
+# Spark gives a file of one row group to one task: several files are scanned side by side, and skipped by key range.
+_ROWS_PER_FILE = 250_000
+
 _PROPERTIES = {
     "delta.enableDeletionVectors": "true",
     "delta.logRetentionDuration": "interval 30 days",
@@ -146,7 +149,7 @@ def _replace(reader: Reader, relation: Relation, stamp: Stamp, how: How) -> How:
     if relation.schema.key:
         key = list(map(quoted, relation.schema.key))
         rows = rows.repartitionByRange(*key).sortWithinPartitions(*key)
-    writer = rows.write.format("delta").mode("overwrite").options(**_options(stamp))
+    writer = rows.write.format("delta").mode("overwrite").options(**_options(stamp), maxRecordsPerFile=_ROWS_PER_FILE)
     if how == "created":
         writer = writer.options(**_PROPERTIES)
     writer.save(str(reader.home.base(relation.folder)))

@@ -162,12 +162,12 @@ def test_a_bad_query_is_refused_by_name_and_leaves_nothing(
     ps.add_source("shop", source_db, tables=["public.good", "extra.good"])
     bad: list[tuple[str, type[PenstockError], str]] = [
         ("SELEC 1", InvalidQuery, "syntax error at line 1"),
-        ("SELECT id FROM public.good WHERE", InvalidQuery, ""),
+        ("SELECT id FROM public.good WHERE", InvalidQuery, "syntax error|line 1"),
         ("SELECT idd FROM public.good", InvalidQuery, "idd"),
         ("SELECT id FROM nowhere", PenstockError, "nowhere"),
         ("SELECT id FROM good", AmbiguousName, "shop.extra.good, shop.public.good"),
         ("SELECT DISTINCT v FROM public.good", UnsupportedQuery, "DISTINCT"),
-        ("SELECT random() FROM public.good", UnsupportedQuery, "(?i)random"),
+        ("SELECT random() FROM public.good", UnsupportedQuery, r"random\(\)"),
     ]
     for query, error, match in bad:
         with pytest.raises(error, match=match) as caught:

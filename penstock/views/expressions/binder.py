@@ -133,7 +133,8 @@ def sql_name(node: exp.Expr) -> str:
     if isinstance(node, exp.Anonymous):
         return f"function {node.name.lower()}()"
     if isinstance(node, exp.Func):
-        return f"function {node.sql_name().lower()}()"
+        written, call, _ = node.sql(dialect="postgres").partition("(")  # random(), not sqlglot's RAND()
+        return f"function {(written if call else node.sql_name()).lower()}()"
     return f"`{node.sql(dialect='postgres')}`"
 
 
