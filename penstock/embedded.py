@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,6 +30,7 @@ SOURCE_SETTINGS = {
     "max_connections": "100",
 }
 _VERSION = 18
+_users: Counter[Path] = Counter()  # in this process, by folder
 
 
 class EmbeddedPostgres:
@@ -53,6 +55,8 @@ class EmbeddedPostgres:
             self._server.ensure_pgdata_inited()
             self._write_settings(settings)
         self._server.start()
+        _users[self.folder] += 1
+        self._stopped = False
 
     @property
     def dsn(self) -> str:
@@ -67,8 +71,13 @@ class EmbeddedPostgres:
         return self._server.log
 
     def stop(self) -> None:
-        """Leave the server; it stops when nobody else uses it. Safe to call twice."""
-        self._server.cleanup()
+        """Leave the server; it stops when nobody else uses it, here or in another process. Safe to call twice."""
+        if self._stopped:
+            return
+        self._stopped = True
+        _users[self.folder] -= 1
+        if not _users[self.folder]:
+            self._server.cleanup()
 
     def _write_settings(self, settings: Mapping[str, str]) -> None:
         ours = self.folder / "penstock.conf"
@@ -84,5 +93,7 @@ class EmbeddedPostgres:
         handles = self.folder / ".handle_pids.json"
         if not handles.exists() or not handles.read_text().strip():
             return
-        alive = [pid for pid in json.loads(handles.read_text()) if psutil.pid_exists(pid) and pid != os.getpid()]
+        alive = [pid for pid in json.loads(handles.read_text()) if psutil.pid_exists(pid)]
+        if not _users[self.folder] and os.getpid() in alive:  # an earlier process had our number
+            alive.remove(os.getpid())
         handles.write_text(json.dumps(alive))

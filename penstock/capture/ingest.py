@@ -20,6 +20,7 @@ from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.config import SourceConfig
 from penstock.capture.source import PostgresSource
 from penstock.catalog import attempts, relations, sources
+from penstock.catalog.lease import Lease
 from penstock.catalog.store import Catalog, Commit
 from penstock.errors import SourceUnreachable
 from penstock.failpoint import hit
@@ -36,21 +37,23 @@ _PATIENCE = 300.0  # a server may decode one long transaction for minutes before
 
 
 class Ingest:
-    """Captures one source under its lease, from the moment it is made until `close`."""
+    """Captures one source under a lease that the caller holds, from the moment it is made until `close`.
 
-    def __init__(self, home: Home, catalog: Catalog, name: str, *, progress: Progress | None = None) -> None:
+    After any error it is done for: what it had taken in is only in memory, ahead of the catalog. A new one starts at
+    the position that is recorded there.
+    """
+
+    def __init__(
+        self, home: Home, catalog: Catalog, name: str, lease: Lease, *, progress: Progress | None = None
+    ) -> None:
         self._home = home
         self._catalog = catalog
         self._progress = progress
-        self.lease = catalog.lease(f"source {name}")
-        try:
-            attempts.collect(catalog, home, self.lease)
-            self.source = sources.get(catalog, name)
-            self._captured = self.source.captured or Lsn(0)
-            self._postgres = self._open()
-        except BaseException:
-            self.lease.release()
-            raise
+        self.lease = lease
+        attempts.collect(catalog, home, lease)
+        self.source = sources.get(catalog, name)
+        self._captured = self.source.captured or Lsn(0)
+        self._postgres = self._open()
         self._waiting: dict[str, list[pa.Table]] = {}
         self._written: dict[str, list[Segment]] = {}
         self._attempt: int | None = None
@@ -59,7 +62,6 @@ class Ingest:
     def close(self) -> None:
         """Stop capturing; what was not committed comes again next time."""
         self._postgres.close()
-        self.lease.release()
 
     @property
     def captured(self) -> Lsn:
@@ -81,12 +83,6 @@ class Ingest:
                     f"captured {self._captured}, asked for {target}",
                     hint="Is the server busy decoding a long transaction? Look at pg_stat_replication.",
                 )
-
-    def poll(self, timeout: float) -> int:
-        """Take what has arrived, make it durable, and say how many rows that was."""
-        before = self.rows
-        self._step(timeout, enough=Lsn(0))
-        return self.rows - before
 
     def _open(self) -> PostgresSource:
         """Go on from the recorded position; a copy that never committed leaves a slot behind, and starts again."""
@@ -113,7 +109,9 @@ class Ingest:
             self._take(batch)
         here = self._postgres.checkpoint()
         whole = batch is None or batch.complete
-        if whole and here.lsn > self._captured and (here.lsn >= enough or self._waiting_rows() >= _FLUSH_ROWS):
+        # The copy is a commit of its own: it is complete, so what it holds can be read before anything is settled.
+        due = here.lsn >= enough or self._waiting_rows() >= _FLUSH_ROWS or (batch is not None and batch.snapshot)
+        if whole and here.lsn > self._captured and due:
             self._commit(here)
             return True
         return batch is not None
@@ -134,14 +132,14 @@ class Ingest:
         """Put what waits into files of the current attempt; nothing of it counts yet."""
         if self._attempt is None:
             self._attempt = self._catalog.begin(self.lease, "ingest")
-        for table, parts in self._waiting.items():
+        for table in list(self._waiting):
+            parts = self._waiting.pop(table)
             done = self._written.setdefault(table, [])
             writer = SegmentWriter(self._home, self._folder(table), self._attempt, first=len(done))
             rows = pa.concat_tables(parts)
             positions = pc.min_max(rows["_lsn"]).as_py()
             form: Form = "settled" if is_settled(rows) else "raw"
             done.append(writer.write(rows, positions["min"], positions["max"], form=form))
-        self._waiting = {}
         return self._attempt
 
     def _commit(self, checkpoint: Checkpoint) -> None:

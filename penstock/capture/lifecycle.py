@@ -19,9 +19,12 @@ from penstock.capture.connection import connect
 from penstock.capture.ingest import Ingest, Progress
 from penstock.capture.publication import read_publication
 from penstock.catalog import relations, sources, stream_tables
+from penstock.catalog.lease import Lease
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
-from penstock.errors import AlreadyExists, ConfigError, PenstockError, SourceError
+from penstock.errors import AlreadyExists, ConfigError, SourceError
+from penstock.failpoint import FailpointReached
+from penstock.lsn import Lsn
 from penstock.relation.home import Home
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}\Z")
@@ -69,21 +72,48 @@ class Captures:
 
     def _first_copy(self, name: str, progress: Progress | None) -> None:
         """Copy all tables; an error or Ctrl-C takes back what was made, a crash leaves it to the next call."""
+        lease = self._catalog.lease(f"source {name}")  # Busy: somebody else's copy, not ours to take back
         try:
-            ingest = self.open(name, progress)
+            ingest = Ingest(self._home, self._catalog, name, lease, progress=progress)
+            self._open[name] = ingest
             ingest.reach(ingest.server_position())
-        except (PenstockError, KeyboardInterrupt):
+        except FailpointReached:
             self.close(name)
-            source = sources.get(self._catalog, name)
-            if source.checkpoint is None:
-                remove_from_server(source.dsn, source.slot, source.publication)
-                sources.forget(self._catalog, source.id)
+            lease.release()
+            raise
+        except BaseException:
+            self._take_back(name)
+            lease.release()
             raise
 
-    def open(self, name: str, progress: Progress | None = None) -> Ingest:
-        """The running capture of a source, started if need be."""
+    def _take_back(self, name: str) -> None:
+        """Undo a first copy, under its lease."""
+        ingest = self._open.pop(name, None)
+        if ingest is not None:
+            ingest.close()
+        source = sources.get(self._catalog, name)
+        if source.checkpoint is None:
+            remove_from_server(source.dsn, source.slot, source.publication)
+            sources.forget(self._catalog, source.id)
+
+    def catch_up(self, name: str, until: Lsn | None = None) -> Lease:
+        """Capture everything committed now, or up to `until`; returns the lease it is done under."""
+        ingest = self._opened(name)
+        try:
+            ingest.reach(ingest.server_position() if until is None else until)
+        except BaseException:
+            self.close(name)
+            raise
+        return ingest.lease
+
+    def _opened(self, name: str) -> Ingest:
         if name not in self._open:
-            self._open[name] = Ingest(self._home, self._catalog, name, progress=progress)
+            lease = self._catalog.lease(f"source {name}")
+            try:
+                self._open[name] = Ingest(self._home, self._catalog, name, lease)
+            except BaseException:
+                lease.release()
+                raise
         return self._open[name]
 
     def close(self, name: str | None = None) -> None:
@@ -92,6 +122,7 @@ class Captures:
             ingest = self._open.pop(one, None)
             if ingest is not None:
                 ingest.close()
+                ingest.lease.release()
 
     def remove(self, name: str, *, force: bool = False) -> None:
         """Drop the slot and the publication, then everything here. `force` forgets a server that is gone."""

@@ -6,6 +6,8 @@ of another lease, may be a live worker's and are left alone.
 
 from __future__ import annotations
 
+import shutil
+
 from penstock.catalog.lease import Lease
 from penstock.catalog.store import Catalog
 from penstock.relation.home import Home
@@ -18,8 +20,11 @@ def collect(catalog: Catalog, home: Home, lease: Lease) -> int:
     )
     removed = 0
     for row in dead:
-        for file in home.changelog("").glob(f"**/a{row['id']:08d}-*"):
-            file.unlink()
+        for left in list(home.changelog("").glob(f"**/a{row['id']:08d}-*")):
+            if left.is_dir():  # what Spark was writing
+                shutil.rmtree(left)
+            else:
+                left.unlink()
             removed += 1
         catalog.connection.execute("UPDATE attempts SET state = 'collected' WHERE id = %s", (row["id"],))
     return removed

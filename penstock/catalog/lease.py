@@ -6,6 +6,7 @@ raised at every acquisition and checked inside every commit.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from typing import cast
@@ -15,18 +16,26 @@ from psycopg.rows import DictRow
 
 from penstock.errors import Busy
 
+log = logging.getLogger("penstock.catalog")
+
 
 class Lease:
     """Held until `release`, or until the process ends."""
 
-    def __init__(self, connection: psycopg.Connection[DictRow], name: str, epoch: int) -> None:
+    def __init__(self, connection: psycopg.Connection[DictRow], name: str, epoch: int, held: set[str]) -> None:
         self._connection = connection
+        self._held = held
         self.name = name
         self.epoch = epoch
 
     def release(self) -> None:
-        if not self._connection.closed:
+        self._held.discard(self.name)
+        if self._connection.closed:
+            return
+        try:
             self._connection.execute("SELECT pg_advisory_unlock(hashtextextended('penstock:' || %s, 0))", (self.name,))
+        except psycopg.OperationalError as error:
+            log.info("the catalog's server is gone, and the lock on %s with it: %s", self.name, error)
 
     def __enter__(self) -> Lease:
         return self
@@ -35,13 +44,17 @@ class Lease:
         self.release()
 
 
-def acquire(connection: psycopg.Connection[DictRow], name: str) -> Lease:
-    locked = connection.execute(
-        "SELECT pg_try_advisory_lock(hashtextextended('penstock:' || %s, 0)) AS ok", (name,)
-    ).fetchone()
-    if not cast(DictRow, locked)["ok"]:
-        held = connection.execute("SELECT holder, acquired_at FROM leases WHERE name = %s", (name,)).fetchone()
-        holder = f"{held['holder']}, since {held['acquired_at']:%Y-%m-%d %H:%M:%S}" if held else "another process"
+def acquire(connection: psycopg.Connection[DictRow], name: str, held: set[str]) -> Lease:
+    """`held` are the names this connection has: PostgreSQL would grant its own session a second lock."""
+    locked = (
+        name not in held
+        and connection.execute(
+            "SELECT pg_try_advisory_lock(hashtextextended('penstock:' || %s, 0)) AS ok", (name,)
+        ).fetchone()
+    )
+    if not locked or not locked["ok"]:
+        row = connection.execute("SELECT holder, acquired_at FROM leases WHERE name = %s", (name,)).fetchone()
+        holder = f"{row['holder']}, since {row['acquired_at']:%Y-%m-%d %H:%M:%S}" if row else "another process"
         raise Busy(
             f"{name} is in use on this home by {holder}",
             hint="One process at a time captures a source or refreshes views. Stop the other, or let it do the work.",
@@ -52,4 +65,5 @@ def acquire(connection: psycopg.Connection[DictRow], name: str) -> Lease:
         "RETURNING epoch",
         (name, f"process {os.getpid()} on {socket.gethostname()}"),
     ).fetchone()
-    return Lease(connection, name, cast(DictRow, row)["epoch"])
+    held.add(name)
+    return Lease(connection, name, cast(DictRow, row)["epoch"], held)

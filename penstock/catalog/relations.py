@@ -27,6 +27,7 @@ class Relation:
     folder: str
     schema: Schema
     version: int
+    since: int = 0  # the position from which on it can be read
     source: str | None = None
 
     @property
@@ -45,7 +46,8 @@ class Base:
 
 
 _SELECT = """
-    SELECT r.id, r.name, r.kind, r.folder, s.name AS source, v.version, v.schema
+    SELECT r.id, r.name, r.kind, r.folder, s.name AS source, v.version, v.schema,
+           (SELECT min(from_position) FROM schema_versions WHERE relation_id = r.id) AS since
     FROM relations r LEFT JOIN sources s ON s.id = r.source_id
     JOIN LATERAL (SELECT version, schema FROM schema_versions WHERE relation_id = r.id ORDER BY version DESC LIMIT 1) v
       ON true
@@ -54,7 +56,9 @@ _SELECT = """
 
 def _relation(row: DictRow) -> Relation:
     schema = Schema.from_json(json.dumps(row["schema"]))
-    return Relation(row["id"], row["name"], row["kind"], row["folder"], schema, row["version"], row["source"])
+    return Relation(
+        row["id"], row["name"], row["kind"], row["folder"], schema, row["version"], row["since"], row["source"]
+    )
 
 
 def every(catalog: Catalog) -> list[Relation]:

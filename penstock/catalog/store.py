@@ -6,8 +6,10 @@ several processes may open one catalog at once. Everything lives in the schema `
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from importlib import resources
 from typing import Any, LiteralString, cast
 
@@ -34,13 +36,16 @@ class Commit:
 
 
 class Catalog:
-    """An open catalog. `connection` is for reading and for small changes that no lease guards."""
+    """An open catalog, for any number of threads: each has a connection, and so transactions, of its own."""
 
     def __init__(self, home: Home, dsn: str | None = None) -> None:
         self._server = EmbeddedPostgres(home.catalog) if dsn is None else None
         self.dsn = self._server.dsn if self._server else str(dsn)
+        self._mine = threading.local()
+        self._opened: list[Connection] = []
+        self._held: set[str] = set()
+        self._taking = threading.Lock()
         try:
-            self.connection = self.connect()
             self._locks = self.connect()
             self._migrate()
         except psycopg.Error as error:
@@ -50,22 +55,35 @@ class Catalog:
                 hint="Check the catalog DSN: the role needs CREATE on that database.",
             ) from error
 
+    @property
+    def connection(self) -> Connection:
+        """This thread's connection: for reading, and for small changes that no lease guards."""
+        if not hasattr(self._mine, "connection"):
+            self._mine.connection = self.connect()
+        return cast(Connection, self._mine.connection)
+
     def connect(self) -> Connection:
-        return psycopg.connect(
+        connection = psycopg.connect(
             self.dsn, autocommit=True, row_factory=dict_row, options="-c search_path=penstock -c synchronous_commit=on"
         )
+        self._opened.append(connection)
+        return connection
 
     def close(self) -> None:
-        for name in ("connection", "_locks"):
-            connection = getattr(self, name, None)
-            if connection is not None:
-                connection.close()
+        for connection in self._opened:
+            connection.close()
         if self._server:
             self._server.stop()
 
+    @cached_property
+    def identity(self) -> str:
+        """Which catalog this is, for good."""
+        return str(cast(DictRow, self.one("SELECT id FROM identity"))["id"])
+
     def lease(self, name: str) -> Lease:
-        """Become the only live worker for `name`, or raise `Busy`."""
-        return acquire(self._locks, name)
+        """Become the only live worker for `name`, or raise `Busy`: also to another thread of this process."""
+        with self._taking:
+            return acquire(self._locks, name, self._held)
 
     def begin(self, lease: Lease, purpose: str) -> int:
         """Register an attempt: its number names the files it writes."""

@@ -162,3 +162,13 @@ def row_count(catalog: Catalog, relation_id: int) -> int:
         relation_id,
     )
     return cast(int, cast(DictRow, row)["rows"])
+
+
+def newest_common(catalog: Catalog, relation_ids: Sequence[int]) -> Frontier | None:
+    """The newest frontier that all of these views were at."""
+    row = catalog.one(
+        "SELECT frontier FROM frontiers WHERE relation_id = ANY(%s) GROUP BY frontier "
+        "HAVING count(DISTINCT relation_id) = %s ORDER BY max(round) DESC LIMIT 1",
+        list(relation_ids), len(relation_ids),
+    )  # fmt: skip
+    return frontier_of(row["frontier"]) if row else None

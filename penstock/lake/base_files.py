@@ -84,8 +84,8 @@ class BaseFiles:
 
 
 @lru_cache(maxsize=256)
-def base_files(folder: Path, version: int) -> BaseFiles:
-    """A version of a Delta table never changes, so its file list is read once."""
+def base_files(folder: Path, version: int, relation_id: int) -> BaseFiles:
+    """A version of a Delta table never changes, so its file list is read once; a relation made anew is another one."""
     return BaseFiles(folder, version)
 
 

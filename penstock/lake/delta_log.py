@@ -1,7 +1,7 @@
 """What a Delta table says of itself, read without Spark: its version and the stamps of its commits.
 
-Every commit of ours is stamped with the relation and the position it brought the table to. A commit without such a
-stamp is another writer's.
+Every commit of ours is stamped with its owner (a relation of one catalog, never used again after it was dropped) and
+the position it brought the table to. A commit without such a stamp is another writer's.
 """
 
 from __future__ import annotations
@@ -19,14 +19,22 @@ from penstock.errors import PublishError
 
 @dataclass(frozen=True)
 class Stamp:
-    """Which relation a Delta commit belongs to, and the position and frontier it reached."""
+    """Whose a Delta commit is, and the position and frontier it reached."""
 
     relation: str
+    owner: str
     position: int
     frontier: str
 
     def to_json(self) -> str:
-        return json.dumps({"penstock": self.relation, "position": self.position, "frontier": json.loads(self.frontier)})
+        return json.dumps(
+            {
+                "penstock": self.relation,
+                "owner": self.owner,
+                "position": self.position,
+                "frontier": json.loads(self.frontier),
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -35,7 +43,15 @@ class Latest:
     stamp: Stamp
 
 
-def latest(folder: Path, relation: str, *, since: int) -> Latest | None:
+def owner(folder: Path) -> str | None:
+    """Who wrote the newest commit; None if that was not us, or if there is no table."""
+    if not DeltaTable.is_deltatable(str(folder)):
+        return None
+    stamp = _stamp(DeltaTable(str(folder)).history(1)[0].get("userMetadata"))
+    return stamp.owner if stamp else None
+
+
+def latest(folder: Path, writer: str, *, since: int) -> Latest | None:
     """The newest commit, after a check that all commits past `since` are ours; None if there is no table."""
     if not DeltaTable.is_deltatable(str(folder)):
         return None
@@ -44,7 +60,7 @@ def latest(folder: Path, relation: str, *, since: int) -> Latest | None:
     stamp: Stamp | None = None
     for entry in table.history(max(1, version - since)):
         found = _stamp(entry.get("userMetadata"))
-        if found is None or found.relation != relation:
+        if found is None or found.owner != writer:
             raise PublishError(
                 f"version {entry['version']} of the Delta table {folder} was written by someone else"
                 f" ({entry.get('operation', 'unknown operation')})",
@@ -59,7 +75,7 @@ def latest(folder: Path, relation: str, *, since: int) -> Latest | None:
 def _stamp(text: str | None) -> Stamp | None:
     try:
         value = json.loads(text or "")
-        return Stamp(value["penstock"], value["position"], json.dumps(value["frontier"]))
+        return Stamp(value["penstock"], value["owner"], value["position"], json.dumps(value["frontier"]))
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -7,6 +7,7 @@ impossible; Delta skips one silently, so no new version where one was expected i
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import dataclass
 from typing import Literal
@@ -59,7 +60,7 @@ def publish(reader: Reader, lease: Lease, relation: Relation, position: int, fro
     """Bring the Delta table of `relation` to `position`; nothing happens if it is there already."""
     started = time.monotonic()
     folder = reader.home.base(relation.folder)
-    stamp = Stamp(relation.name, position, str(frontier))
+    stamp = Stamp(relation.name, _owner(reader, relation), position, str(frontier))
     base = _recovered(reader, lease, relation)
     how: How = "unchanged"
     if base is None or base.position < position:
@@ -76,8 +77,10 @@ def publish(reader: Reader, lease: Lease, relation: Relation, position: int, fro
 def _recovered(reader: Reader, lease: Lease, relation: Relation) -> Base | None:
     """The newest base, after adopting one that a crash kept out of the catalog."""
     base = reader.base(relation)
+    if base is None:
+        _remove_remains(reader, relation)
     since = base.delta_version if base else -1
-    found = delta_log.latest(reader.home.base(relation.folder), relation.name, since=since)
+    found = delta_log.latest(reader.home.base(relation.folder), _owner(reader, relation), since=since)
     if found is None:
         if base:
             raise PublishError(
@@ -93,6 +96,21 @@ def _recovered(reader: Reader, lease: Lease, relation: Relation) -> Base | None:
     return adopted
 
 
+def _owner(reader: Reader, relation: Relation) -> str:
+    return f"{reader.catalog.identity}/{relation.id}"
+
+
+def _remove_remains(reader: Reader, relation: Relation) -> None:
+    """A crash may have kept the Delta table of a dropped relation of this catalog, whose name is used again."""
+    folder = reader.home.base(relation.folder)
+    left = delta_log.owner(folder)
+    if left is None or left == _owner(reader, relation):
+        return
+    catalog, _, identifier = left.partition("/")
+    if catalog == reader.catalog.identity and not relations.by_id(reader.catalog, [int(identifier)]):
+        shutil.rmtree(folder)
+
+
 def _record(reader: Reader, lease: Lease, relation: Relation, base: Base) -> None:
     with reader.catalog.commit(lease, None, "publish") as commit:
         relations.record_base(commit, relation.id, base)
@@ -103,7 +121,7 @@ def _committed(reader: Reader, relation: Relation, base: Base | None, stamp: Sta
     if how == "unchanged" and base:
         return base.delta_version
     since = base.delta_version if base else -1
-    found = delta_log.latest(reader.home.base(relation.folder), relation.name, since=since)
+    found = delta_log.latest(reader.home.base(relation.folder), stamp.owner, since=since)
     if found is None or found.version <= since or found.stamp.position != stamp.position:
         raise PublishError(
             f"Delta made no commit for {relation.name} at position {stamp.position}",
@@ -163,7 +181,7 @@ def _append(reader: Reader, relation: Relation, changed: DataFrame, stamp: Stamp
 
 def _options(stamp: Stamp) -> dict[str, str]:
     return {
-        "txnAppId": f"penstock:{stamp.relation}",
+        "txnAppId": f"penstock:{stamp.owner}",
         "txnVersion": str(stamp.position),
         "userMetadata": stamp.to_json(),
     }
@@ -172,7 +190,7 @@ def _options(stamp: Stamp) -> dict[str, str]:
 def _merge(reader: Reader, relation: Relation, changed: DataFrame, stamp: Stamp) -> None:
     """MERGE takes its stamp from the session, so it gets a session of its own."""
     session = adopt(reader.spark())
-    session.conf.set("spark.databricks.delta.write.txnAppId", f"penstock:{stamp.relation}")
+    session.conf.set("spark.databricks.delta.write.txnAppId", f"penstock:{stamp.owner}")
     session.conf.set("spark.databricks.delta.write.txnVersion", str(stamp.position))
     session.conf.set("spark.databricks.delta.commitInfo.userMetadata", stamp.to_json())
     source = _by_key(changed, relation) if relation.schema.key else _by_row(reader, changed, relation)

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from penstock.catalog import relations
 from penstock.catalog.relations import Base, Relation
 from penstock.catalog.store import Catalog
-from penstock.lake.base_files import base_files
+from penstock.lake.base_files import BaseFiles, base_files
 from penstock.lake.net_changes import NetChanges
 from penstock.lake.session import small_queries
 from penstock.lake.settle import key_ids
@@ -128,15 +128,19 @@ class Reader:
         Planning a scan of a Delta table runs several Spark jobs; a version's files never change, and a scan of them as
         plain Parquet runs none. Sums do not mind the hidden rows being there once with +1 and once with −1.
         """
-        files = base_files(self.home.base(relation.folder), base.delta_version)
+        files = self._files(relation, base)
         if files.hidden_rows > SMALL or not files.paths:
             return _weighted(self.base_rows(relation, base), columns)
         rows = _weighted(self._parquet(relation, base.delta_version, files.paths), columns)
         if not files.hidden_rows:
             return rows
-        hidden = files.hidden(relation.schema.arrow(columns))
-        minus = hidden.append_column(WEIGHT, pa.repeat(pa.scalar(-1, pa.int64()), hidden.num_rows))
+        minus = pa.table({WEIGHT: pa.repeat(pa.scalar(-1, pa.int64()), files.hidden_rows)})
+        for name in columns:  # a query may need none of them, only how many rows there are
+            minus = minus.append_column(name, files.hidden(relation.schema.arrow([name]))[name])
         return rows.unionByName(self.frame(minus, relation, columns))
+
+    def _files(self, relation: Relation, base: Base) -> BaseFiles:
+        return base_files(self.home.base(relation.folder), base.delta_version, relation.id)
 
     def _parquet(self, relation: Relation, version: int, paths: list[str]) -> DataFrame:
         """The files of a version as one scan, listed once."""
@@ -175,7 +179,7 @@ class Reader:
         since = base.position if base else -1
         parts = [self.changes_arrow(relation, since, position, names)]
         if base:
-            there = base_files(self.home.base(relation.folder), base.delta_version).rows(schema)
+            there = self._files(relation, base).rows(schema)
             parts.append(there.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), there.num_rows)))
         total = consolidate(pa.concat_tables(parts), names)
         copies = np.maximum(total[WEIGHT].to_numpy(), 0)
@@ -197,7 +201,7 @@ class Reader:
         left = wanted.filter(pc.invert(_in(wanted, latest.select(key))))
         if base is None or not left.num_rows:
             return found
-        there = base_files(self.home.base(relation.folder), base.delta_version)
+        there = self._files(relation, base)
         return pa.concat_tables([found, there.lookup(left, relation.schema.arrow())])
 
 

@@ -68,10 +68,8 @@ class Engine:
         from penstock.lake.settling import settle_source
 
         for source in sources.every(self.catalog):
-            ingest = self.captures.open(source.name)
-            target = ingest.server_position() if until is None else until.get(source.name, Lsn(0))
-            ingest.reach(target)
-            settle_source(self.reader, self.catalog, ingest.lease, source.name)
+            lease = self.captures.catch_up(source.name, None if until is None else until.get(source.name, Lsn(0)))
+            settle_source(self.reader, self.catalog, lease, source.name)
         return readable(self.catalog)
 
     def refresh(self, names: Sequence[str], to: Frontier | None = None) -> dict[str, Refresh]:

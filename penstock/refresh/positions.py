@@ -10,6 +10,7 @@ from penstock.catalog.store import Catalog
 from penstock.catalog.stream_tables import StreamTable
 from penstock.cut import Frontier
 from penstock.errors import NotRetained
+from penstock.lsn import Lsn
 
 
 def readable(catalog: Catalog) -> Frontier:
@@ -37,6 +38,11 @@ def position_at(catalog: Catalog, relation: Relation, frontier: Frontier) -> int
             raise NotRetained(
                 f"{relation.name} is readable up to {now}, not yet up to {cut}",
                 hint="Call catch_up() first, or ask for an earlier frontier.",
+            )
+        if cut < relation.since:
+            raise NotRetained(
+                f"{relation.name} is readable from {Lsn(relation.since)} on, not at {cut}",
+                hint="Its rows were copied at that point; what was before is not known here.",
             )
         return int(cut)
     found = stream_tables.round_at(catalog, relation.id, frontier)

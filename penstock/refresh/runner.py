@@ -51,7 +51,10 @@ def _tick(engine: Engine, due: dict[str, float], published: dict[str, float]) ->
         for done in engine.refresh(names, frontier).values():
             log.info("%s: %s, +%d -%d in %.2f s", done.name, done.action, done.inserted, done.deleted, done.seconds)
         due.update(dict.fromkeys(names, now))
+    unfilled = {table.relation_id for table in stream_tables.every(engine.catalog) if table.frontier is None}
     for relation in relations.every(engine.catalog):
+        if relation.id in unfilled:
+            continue
         if now - published.get(relation.name, 0.0) >= engine.settings.publish_interval:
             published[relation.name] = now
             engine.publish(relation.name)

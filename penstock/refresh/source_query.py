@@ -20,16 +20,19 @@ def source_query(table: StreamTable, known: Sequence[Relation], views: Mapping[s
 
 def _tree(table: StreamTable, known: Sequence[Relation], views: Mapping[str, StreamTable]) -> exp.Expr:
     tree = sqlglot.parse_one(table.query, dialect="postgres")
+    read = [relation for relation in known if relation.id in table.inputs]  # what the names meant when it was made
     for scope in traverse_scope(tree):
         for source in scope.sources.values():
             if isinstance(source, exp.Table) and source.parent is not None:
-                _put_in_place(source, known, views)
+                _put_in_place(source, read, known, views)
     return tree
 
 
-def _put_in_place(table: exp.Table, known: Sequence[Relation], views: Mapping[str, StreamTable]) -> None:
+def _put_in_place(
+    table: exp.Table, read: Sequence[Relation], known: Sequence[Relation], views: Mapping[str, StreamTable]
+) -> None:
     parts = [part.name if part.args.get("quoted") else part.name.lower() for part in table.parts]
-    relation = relations.choose(known, ".".join(parts))
+    relation = relations.choose(read, ".".join(parts))
     alias = exp.to_identifier(table.alias_or_name, quoted=True)
     if relation.name in views:
         inner = _tree(views[relation.name], known, views)

@@ -15,7 +15,7 @@ from penstock.catalog import relations, stream_tables
 from penstock.catalog.relations import Relation
 from penstock.catalog.store import Catalog
 from penstock.cut import Frontier
-from penstock.errors import ConfigError, InvalidQuery, NotYet
+from penstock.errors import ConfigError, InvalidQuery, NotRetained, NotYet
 from penstock.lake.reader import Reader
 from penstock.refresh.positions import position_at, readable
 
@@ -32,7 +32,7 @@ def select(catalog: Catalog, reader: Reader, statement: str, *, dialect: str = "
                 _rename(source, _view_name(relation))
     at = _one_frontier(catalog, names)
     for relation in names.values():
-        frame = reader.rows(relation, position_at(catalog, relation, at[relation.name]))
+        frame = reader.rows(relation, _position(catalog, relation, at[relation.name]))
         frame.createOrReplaceTempView(_view_name(relation))
     try:
         return reader.spark().sql(tree.sql(dialect="spark"))
@@ -55,15 +55,29 @@ def _parse(statement: str, dialect: str) -> exp.Expr:
 
 
 def _one_frontier(catalog: Catalog, names: Mapping[str, Relation]) -> dict[str, Frontier]:
-    """Tables are read where the stream tables beside them are, so that the answer is not torn."""
-    views = {name: stream_tables.get(catalog, name) for name, one in names.items() if one.kind == "view"}
-    for name, table in views.items():
+    """Everything is read at the newest frontier that all the stream tables were at, so that the answer is not torn."""
+    views = [stream_tables.get(catalog, name) for name, one in names.items() if one.kind == "view"]
+    for table in views:
         if table.frontier is None:
-            raise ConfigError(f"stream table {name!r} was never refreshed", hint=f"Run `penstock refresh {name}`.")
-    reached = [table.frontier for table in views.values() if table.frontier is not None]
-    tables = Frontier({**readable(catalog), **Frontier.meet(reached)})
-    own = {name: table.frontier for name, table in views.items() if table.frontier is not None}
-    return {name: own.get(name, tables) for name in names}
+            raise ConfigError(
+                f"stream table {table.name!r} was never refreshed", hint=f"Run `penstock refresh {table.name}`."
+            )
+    if not views:
+        return dict.fromkeys(names, readable(catalog))
+    common = stream_tables.newest_common(catalog, [table.relation_id for table in views])
+    if common is None:
+        raise NotRetained(
+            f"{', '.join(table.name for table in views)} were never at one frontier together",
+            hint="Refresh them in one round: `penstock refresh` without a name, or refresh_all().",
+        )
+    return dict.fromkeys(names, Frontier({**readable(catalog), **common}))
+
+
+def _position(catalog: Catalog, relation: Relation, at: Frontier) -> int:
+    if relation.source is not None:
+        return position_at(catalog, relation, at)
+    own = stream_tables.get(catalog, relation.name).frontier
+    return position_at(catalog, relation, at.only(own or ()))
 
 
 def _view_name(relation: Relation) -> str:

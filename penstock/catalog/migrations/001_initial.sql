@@ -2,6 +2,13 @@
 
 CREATE SEQUENCE round_number;
 
+-- Which catalog this is: Delta commits are stamped with it.
+CREATE TABLE identity (
+    id     uuid NOT NULL DEFAULT gen_random_uuid(),
+    single boolean PRIMARY KEY DEFAULT true CHECK (single)
+);
+INSERT INTO identity DEFAULT VALUES;
+
 CREATE TABLE leases (
     name        text PRIMARY KEY,
     epoch       bigint NOT NULL,
