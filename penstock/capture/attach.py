@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import psycopg
 
@@ -91,7 +91,7 @@ def attach_restored(
             hint=f"Remove slot {config.slot_name} and start again: changes made without it cannot be read.",
         )
     check_publication(publication, tables, extend=False)
-    return Attached(identity, tables, state.lsn, None)
+    return Attached(identity, _as_captured(tables, expected or {}), state.lsn, None)
 
 
 def remove(dsn: str, slot: str, publication: str) -> None:
@@ -109,6 +109,19 @@ def check_expected(tables: Mapping[str, SourceTable], expected: Mapping[str, Sch
         difference = differs(schema, tables[name].schema)
         if difference:
             raise schema_changed(name, difference)
+
+
+def _as_captured(tables: dict[str, SourceTable], expected: Mapping[str, Schema]) -> dict[str, SourceTable]:
+    """A column that became NOT NULL meanwhile may still be NULL in the WAL before that."""
+    return {
+        name: replace(table, schema=_nullable_as(expected[name], table.schema)) if name in expected else table
+        for name, table in tables.items()
+    }
+
+
+def _nullable_as(expected: Schema, found: Schema) -> Schema:
+    pairs = zip(found.columns, expected.columns, strict=True)
+    return replace(found, columns=tuple(replace(new, nullable=old.nullable) for new, old in pairs))
 
 
 def check_unchanged(before: Mapping[str, SourceTable], locked: Mapping[str, SourceTable]) -> None:

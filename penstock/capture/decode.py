@@ -68,7 +68,7 @@ class WalDecoder:
                 return Decoded(self._parts(chunk, chosen, position), len(chosen), commits.copy(), failure)
             except RowRefused as error:
                 whole = int(np.searchsorted(commits[:, frames.TXN_ROWS], error.row, side="right"))
-                failure, commits = error, commits[:whole]
+                failure, commits = error.error, commits[:whole]
 
     def _scan(self, chunk: Chunk) -> tuple[Ints, Ints, Ints, SourceError | None]:
         while True:

@@ -34,18 +34,22 @@ ORDER BY 1, 2
 """
 _COLUMNS = """
 SELECT a.attrelid::int8, a.attname, a.atttypid::int8, a.atttypmod, format_type(a.atttypid, a.atttypmod),
-       a.attnum, a.attnotnull, a.attgenerated::text, t.typsend::text
+       a.attnum,
+       a.attnotnull AND NOT EXISTS (  -- PostgreSQL 18 sets attnotnull for a NOT VALID constraint too
+           SELECT FROM pg_constraint n
+           WHERE n.conrelid = a.attrelid AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum] AND NOT n.convalidated
+       ),
+       a.attgenerated::text, t.typsend::text
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attrelid, a.attnum
 """
 _KEYS = """
-SELECT i.indrelid::int8, i.indisprimary, i.indisreplident, a.attname
+SELECT i.indrelid::int8, i.indisprimary, i.indisreplident, i.indisvalid, i.indimmediate, a.attname
 FROM pg_index i
 CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, position)
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-WHERE i.indrelid = ANY(%s) AND (i.indisprimary OR i.indisreplident) AND i.indisvalid
-  AND k.position <= i.indnkeyatts
+WHERE i.indrelid = ANY(%s) AND (i.indisprimary OR i.indisreplident) AND k.position <= i.indnkeyatts
 ORDER BY i.indrelid, k.position
 """
 
@@ -209,8 +213,12 @@ def _check_columns(name: str, rows: list[tuple[Any, ...]], published_generated: 
 
 
 def _key(entry: _Entry, rows: list[tuple[Any, ...]]) -> tuple[str, ...]:
-    """The columns that name a row in the WAL: the identity's, or the primary key where whole rows are logged."""
-    primary = tuple(row[2] for row in rows if row[0])
+    """The columns that name a row in the WAL: the identity's, or the primary key where whole rows are logged.
+
+    An invalid or deferrable key is none: PostgreSQL does not log by it, and inside a transaction two rows may share it.
+    """
+    usable = [row for row in rows if row[2] and row[3]]
+    primary = tuple(row[4] for row in usable if row[0])
     if entry.identity is ReplicaIdentity.FULL:
         return primary
     if entry.identity is ReplicaIdentity.NOTHING:
@@ -218,13 +226,25 @@ def _key(entry: _Entry, rows: list[tuple[Any, ...]]) -> tuple[str, ...]:
             f"{entry.name} has REPLICA IDENTITY NOTHING: once published, its UPDATE and DELETE would fail",
             hint=f"Run ALTER TABLE {entry.spelled} REPLICA IDENTITY {'DEFAULT' if primary else 'FULL'}.",
         )
-    key = primary if entry.identity is ReplicaIdentity.DEFAULT else tuple(row[2] for row in rows if row[1])
+    key = primary if entry.identity is ReplicaIdentity.DEFAULT else tuple(row[4] for row in usable if row[1])
     if not key:
-        raise UnsafeTable(
-            f"{entry.name} has no primary key: once published, its UPDATE and DELETE would fail",
-            hint=f"Add a primary key, or run ALTER TABLE {entry.spelled} REPLICA IDENTITY FULL.",
-        )
+        raise _unidentified(entry, rows)
     return key
+
+
+def _unidentified(entry: _Entry, rows: list[tuple[Any, ...]]) -> UnsafeTable:
+    if entry.identity is ReplicaIdentity.INDEX:
+        lack, remedy = "no valid index for its REPLICA IDENTITY", "Choose another with REPLICA IDENTITY USING INDEX"
+    elif any(row[0] and not row[3] for row in rows):
+        lack, remedy = "a DEFERRABLE primary key, which cannot identify rows", "Make the key NOT DEFERRABLE"
+    elif any(row[0] for row in rows):
+        lack, remedy = "a primary key whose index is invalid", "REINDEX its index"
+    else:
+        lack, remedy = "no primary key", "Add a primary key"
+    return UnsafeTable(
+        f"{entry.name} has {lack}: once published, its UPDATE and DELETE would fail",
+        hint=f"{remedy}, or run ALTER TABLE {entry.spelled} REPLICA IDENTITY FULL.",
+    )
 
 
 def _by_table(connection: Connection, query: str, oids: list[int]) -> dict[int, list[tuple[Any, ...]]]:

@@ -61,7 +61,10 @@ def differs_from_wal(table: SourceTable, relation: Relation) -> str | None:
 
 
 def differs(expected: Schema, found: Schema) -> str | None:
-    """The first difference between two shapes that changes what rows mean; NULLability and foreign keys do not."""
+    """The first difference between two shapes that changes what rows mean.
+
+    Foreign keys do not, nor a column that can no longer be NULL; one that now can be is another column to a view.
+    """
     before = [(column.name, column.pg.oid, column.pg.typmod) for column in expected.columns]
     after = [(column.name, column.pg.oid, column.pg.typmod) for column in found.columns]
     if before != after:
@@ -74,7 +77,13 @@ def differs(expected: Schema, found: Schema) -> str | None:
         return f"its replica identity is {found.identity.value!r}, was {expected.identity.value!r}"
     if expected.key != found.key:
         return f"its key is ({', '.join(found.key)}), was ({', '.join(expected.key)})"
-    return None
+    pairs = zip(expected.columns, found.columns, strict=True)
+    loosened = [new.name for old, new in pairs if new.nullable and not old.nullable]
+    return may_be_null(*loosened) if loosened else None
+
+
+def may_be_null(*names: str) -> str:
+    return f"column {', '.join(names)} may now be NULL"
 
 
 def _columns_differ(expected: list[tuple[str, int, int]], found: list[tuple[str, int, int]]) -> str:

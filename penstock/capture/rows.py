@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.capture.binary_columns import from_binary
@@ -15,15 +16,17 @@ from penstock.capture.discover import SourceTable
 from penstock.capture.fields import BINARY, TEXT, Bytes, Fields, Ints, ValueRefused
 from penstock.capture.kernels import frames
 from penstock.capture.messages import malformed
+from penstock.capture.relations import may_be_null, schema_changed
 from penstock.capture.text_columns import from_text
-from penstock.errors import DecodeError
+from penstock.errors import DecodeError, SourceError
 
 
-class RowRefused(DecodeError):
-    """A DecodeError that knows its row, so that what came before it can still be delivered."""
+class RowRefused(Exception):
+    """An error that knows its row, so that what came before it can still be delivered."""
 
-    def __init__(self, message: str, *, hint: str, row: int) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(self, error: SourceError, row: int) -> None:
+        super().__init__(error, row)
+        self.error = error
         self.row = row
 
 
@@ -46,6 +49,7 @@ def wal_rows(table: SourceTable, data: Bytes, rows: Ints, fields: Ints) -> Rows:
         raise malformed(f"a row of {table.name} with another number of columns")
     key = np.array([name in table.schema.key for name in table.schema.names], np.uint8)
     columns, lengths = _columns(table, data, rows[:, frames.FIRST], rows[:, frames.BORROWED], key, fields)
+    _refuse_nulls(table, lengths, valued)
     return Rows(
         columns,
         rows[:, frames.WEIGHT],
@@ -60,7 +64,10 @@ def copied_rows(table: SourceTable, data: Bytes, count: int, fields: Ints, first
     width = len(table.schema.columns)
     first = np.arange(count, dtype=np.int64) * width
     nothing = np.zeros(count, np.int64)
-    columns, lengths = _columns(table, data, first, nothing, np.ones(width, np.uint8), fields)
+    try:
+        columns, lengths = _columns(table, data, first, nothing, np.ones(width, np.uint8), fields)
+    except RowRefused as refused:
+        raise refused.error from None
     return Rows(
         columns,
         np.ones(count, np.int64),
@@ -97,12 +104,22 @@ def _column(table: SourceTable, index: int, format: int, fields: Fields) -> pa.A
             return from_binary(fields, column.arrow, table.sends[index])
         return pa.nulls(len(fields), column.arrow)
     except ValueRefused as refused:
-        raise RowRefused(
+        error = DecodeError(
             f"{table.name}.{column.name} ({column.pg.name}) has the value {refused.value[:200]}, "
             f"which {column.spark} cannot hold",
             hint="Correct the value in the source, give the column a type that excludes it, or leave the table out.",
-            row=refused.row,
-        ) from None
+        )
+        raise RowRefused(error, refused.row) from None
+
+
+def _refuse_nulls(table: SourceTable, lengths: Ints, valued: npt.NDArray[np.bool_]) -> None:
+    """Views rely on NOT NULL, and the WAL does not say when it is dropped: the first NULL does."""
+    strict = [index for index, column in enumerate(table.schema.columns) if not column.nullable]
+    nulls = (lengths[strict] == frames.NULL) & valued
+    if nulls.any():
+        row = int(nulls.any(axis=0).argmax())
+        column = table.schema.names[strict[int(nulls[:, row].argmax())]]
+        raise RowRefused(schema_changed(table.name, may_be_null(column)), row)
 
 
 def _absent(lengths: Ints) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import psycopg
 import pytest
@@ -37,6 +38,19 @@ def left_behind(db) -> tuple[int, int]:
     [
         ("CREATE TABLE t (a int)", UnsafeTable, "ALTER TABLE public.t REPLICA IDENTITY FULL"),
         ("CREATE TABLE t (a int PRIMARY KEY); ALTER TABLE t REPLICA IDENTITY NOTHING", UnsafeTable, "DEFAULT"),
+        ("CREATE TABLE t (a int PRIMARY KEY DEFERRABLE)", UnsafeTable, "NOT DEFERRABLE"),
+        (
+            "CREATE TABLE t (a int PRIMARY KEY); "
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 't_pkey'::regclass",
+            UnsafeTable,
+            "REINDEX",
+        ),
+        (
+            "CREATE TABLE t (a int NOT NULL); CREATE UNIQUE INDEX i ON t (a); "
+            "ALTER TABLE t REPLICA IDENTITY USING INDEX i; DROP INDEX i",
+            UnsafeTable,
+            "USING INDEX",
+        ),
         ("CREATE UNLOGGED TABLE t (a int PRIMARY KEY)", UnsafeTable, "SET LOGGED"),
         ("CREATE VIEW t AS SELECT 1 AS a", NotYet, "plain tables"),
         ("CREATE TABLE t (a int PRIMARY KEY) PARTITION BY LIST (a)", NotYet, "plain tables"),
@@ -66,6 +80,26 @@ def test_a_stored_generated_column_is_captured(db, make_source, drain):
     assert [row["g"] for row in drain(source).rows("public.t")] == [2, 3]
 
 
+@pytest.mark.parametrize("timing", ["DEFERRABLE", "DEFERRABLE INITIALLY DEFERRED"])
+def test_a_deferrable_key_identifies_nothing(db, make_source, drain, timing):
+    """Refused before it is published, so the application's UPDATE goes on; with whole rows logged it needs no key."""
+    db.execute(f"CREATE TABLE t (id int PRIMARY KEY {timing}, x int); INSERT INTO t VALUES (1, 10), (2, 20)")
+    source = make_source("t")
+    with pytest.raises(UnsafeTable, match="DEFERRABLE") as refused:
+        source.open()
+    assert "REPLICA IDENTITY FULL" in refused.value.hint
+    assert left_behind(db) == (0, 0)
+    db.execute("UPDATE t SET x = x + 1")
+    db.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    source.open()
+    assert source.tables["public.t"].key == ()
+    db.execute("UPDATE t SET id = id + 1")  # for a moment two rows have id 2
+    left = Counter()
+    for row in drain(source).rows("public.t"):
+        left[row["id"], row["x"]] += row["_weight"]
+    assert +left == Counter({(2, 11): 1, (3, 21): 1})
+
+
 def test_a_pattern_takes_plain_tables_only(db, source_db):
     db.execute("CREATE TABLE a (id int PRIMARY KEY); CREATE VIEW v AS SELECT 1; CREATE TABLE b (id int PRIMARY KEY)")
     db.execute("CREATE SCHEMA other; CREATE TABLE other.c (id int PRIMARY KEY)")
@@ -88,6 +122,12 @@ def test_inspect_reads_keys_types_and_foreign_keys(db, source_db):
     assert [(f.columns, f.parent, f.parent_columns) for f in child.foreign_keys] == [
         (("y", "x"), "public.p", ("y", "x"))
     ]
+
+
+def test_a_not_null_that_was_never_validated_promises_nothing(db, source_db):
+    db.execute("CREATE TABLE t (id int PRIMARY KEY, x int); INSERT INTO t VALUES (1, NULL)")
+    db.execute("ALTER TABLE t ADD CONSTRAINT later NOT NULL x NOT VALID")
+    assert inspect(source_db, ["t"])["public.t"].column("x").nullable
 
 
 @pytest.fixture
