@@ -7,7 +7,7 @@ computed by PostgreSQL itself from the same snapshot, and compared with what inc
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,14 @@ from psycopg import sql as pgsql
 from penstock.capture.source_at import SourceAt
 from penstock.catalog import relations, sources, stream_tables
 from penstock.catalog.relations import Relation
+from penstock.catalog.stream_tables import StreamTable
 from penstock.cut import Frontier
 from penstock.errors import NotYet
 from penstock.lsn import Lsn
 from penstock.refresh.positions import sources_of
 from penstock.refresh.source_query import source_query
 from penstock.relation.schema import Column
+from penstock.views.approximate import approximate
 from penstock.views.oracle import differing_rows
 
 if TYPE_CHECKING:
@@ -91,8 +93,14 @@ class _Checked:
     rows: dict[str, int] = field(default_factory=dict)
     differences: list[Difference] = field(default_factory=list)
 
-    def compare(self, relation: Relation, expected: Iterable[Row], actual: Sequence[Row]) -> None:
-        missing, extra = differing_rows(expected, actual, relation.schema.columns)
+    def compare(
+        self,
+        relation: Relation,
+        expected: Iterable[Row],
+        actual: Sequence[Row],
+        approximate: frozenset[str] = frozenset(),
+    ) -> None:
+        missing, extra = differing_rows(expected, actual, relation.schema.columns, approximate)
         self.rows[relation.name] = len(actual)
         if missing or extra:
             self.differences.append(
@@ -121,7 +129,17 @@ def _check_source(engine: Engine, source: str, there: SourceAt, only: Relation |
         at = Frontier({source: there.lsn})
         engine.refresh([table.name], at)
         actual = _rows(engine.reader.rows(*engine.position(table.name, at)[:2]))
-        checked.compare(relation, there.rows(_view_query(relation, source_query(table, known, views))), actual)
+        expected = there.rows(_view_query(relation, source_query(table, known, views)))
+        checked.compare(relation, expected, actual, _approximate(engine, table, known, views))
+
+
+def _approximate(
+    engine: Engine, table: StreamTable, known: Sequence[Relation], views: Mapping[str, StreamTable]
+) -> frozenset[str]:
+    """The view's approximate columns, its own and those it has from views below it."""
+    read = [views[one.name] for one in known if one.id in table.inputs and one.name in views]
+    upstream = {below.name: _approximate(engine, below, known, views) for below in read}
+    return approximate(engine.plans.of(table, known).view, upstream)
 
 
 def _sources(engine: Engine, relation: Relation) -> frozenset[str]:

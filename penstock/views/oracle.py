@@ -1,8 +1,8 @@
 """When a row of a view equals PostgreSQL's answer to the same query on the same rows: `oracle_equal`, value by value.
 
-Everything is exact except two things that no other engine reproduces to the bit: floats, equal within 1e-9 of their
-size (1e-5 for real), and quotients (avg, numeric division), of which PostgreSQL keeps 16 significant digits or more and
-we 16 after the point: they are compared at the lesser scale, and may differ there by one unit in the last place.
+Everything is exact except the columns that the caller names as approximate (see `approximate`): computed floats are
+equal within 1e-9 of their size (1e-5 for real). Of quotients (avg, numeric division) PostgreSQL keeps 16 significant
+digits or more and we 16 after the point: they are compared at the lesser scale, and may differ there by one unit.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from ctypes import c_float
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
@@ -20,23 +21,34 @@ Row = tuple[Any, ...]
 _QUOTIENT_DIGITS = 15
 
 
-def oracle_equal(expected: Any, actual: Any, column: Column) -> bool:
+def oracle_equal(expected: Any, actual: Any, column: Column, *, approximate: bool = False) -> bool:
     """Whether `actual` is PostgreSQL's `expected`.
 
     >>> from penstock.views.expr import NUMERIC
     >>> third = Column.of("x", NUMERIC)
-    >>> oracle_equal(Decimal("0.33333333333333333333"), Decimal("0.3333333333333333"), third)
+    >>> oracle_equal(Decimal("0.33333333333333333333"), Decimal("0.3333333333333333"), third, approximate=True)
     True
-    >>> oracle_equal(Decimal("5"), Decimal("5.01"), third), oracle_equal(None, Decimal(0), third)
-    (False, False)
+    >>> oracle_equal(Decimal("0.33333333333333333333"), Decimal("0.3333333333333333"), third)
+    False
+    >>> oracle_equal(Decimal("5"), Decimal("5.00"), third), oracle_equal(None, Decimal(0), third)
+    (True, False)
     """
-    if expected is None or actual is None:
-        return expected is actual
+    if not approximate or expected is None or actual is None:
+        return bool(_exact(expected, column) == _exact(actual, column))
     if isinstance(expected, float) or isinstance(actual, float):
         return _close(float(expected), float(actual), 1e-5 if column.pg.oid == FLOAT4.oid else 1e-9)
     if isinstance(expected, Decimal) and isinstance(actual, Decimal):
         return expected == actual or _same_quotient(expected, actual)
     return bool(expected == actual)
+
+
+def _exact(value: Any, column: Column) -> Any:
+    """The value such that == and hash() tell: NaN equals itself, and a real is what its four bytes hold."""
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    if isinstance(value, (float, Decimal)) and math.isnan(value):
+        return "NaN"
+    return c_float(value).value if isinstance(value, float) and column.pg.oid == FLOAT4.oid else value
 
 
 def _close(a: float, b: float, tolerance: float) -> bool:
@@ -60,37 +72,47 @@ def _same_quotient(a: Decimal, b: Decimal) -> bool:
 
 
 def differing_rows(
-    expected: Iterable[Row], actual: Iterable[Row], columns: Sequence[Column]
+    expected: Iterable[Row],
+    actual: Iterable[Row],
+    columns: Sequence[Column],
+    approximate: frozenset[str] = frozenset(),
 ) -> tuple[list[Row], list[Row]]:
     """Rows only PostgreSQL has and rows only we have, as multisets. Both empty: the same.
 
     >>> from penstock.views.expr import INT4, FLOAT8
     >>> columns = [Column.of("a", INT4), Column.of("b", FLOAT8)]
-    >>> differing_rows([(1, 0.1), (2, None)], [(2, None), (1, 0.1 + 1e-14), (1, 0.5)], columns)
+    >>> differing_rows([(1, 0.1), (2, None)], [(2, None), (1, 0.1 + 1e-14), (1, 0.5)], columns, frozenset("b"))
     ([], [(1, 0.5)])
+    >>> differing_rows([(1, 0.1)], [(1, 0.1 + 0.2)], columns)
+    ([(1, 0.1)], [(1, 0.30000000000000004)])
     """
-    exact = [i for i, column in enumerate(columns) if kind(column.pg) not in ("float", "numeric")]
+    loose = [i for i, c in enumerate(columns) if c.name in approximate and kind(c.pg) in ("float", "numeric")]
+    exact = [i for i in range(len(columns)) if i not in loose]
     groups: dict[Row, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
     for side, rows in enumerate((expected, actual)):
         for row in rows:
-            groups[tuple(_hashable(row[i]) for i in exact)][side].append(tuple(row))
+            groups[tuple(_exact(row[i], columns[i]) for i in exact)][side].append(tuple(row))
     missing: list[Row] = []
     extra: list[Row] = []
     for wanted, found in groups.values():
-        left = _unmatched(wanted, found, columns)
+        left = _unmatched(wanted, found, [(i, columns[i]) for i in loose])
         missing += left[0]
         extra += left[1]
     return missing, extra
 
 
-def _unmatched(wanted: list[Row], found: list[Row], columns: Sequence[Column]) -> tuple[list[Row], list[Row]]:
-    """Both sides in one order, walked together; a row without its equal falls out on its side."""
-    a, b = sorted(wanted, key=_order), sorted(found, key=_order)
+def _unmatched(wanted: list[Row], found: list[Row], loose: list[tuple[int, Column]]) -> tuple[list[Row], list[Row]]:
+    """Both sides in the order of their approximate values, walked together; a row without its equal falls out."""
+
+    def order(row: Row) -> tuple[tuple[int, Any], ...]:
+        return tuple(_rank(row[i]) for i, _ in loose)
+
+    a, b = sorted(wanted, key=order), sorted(found, key=order)
     missing, extra, i, j = list[Row](), list[Row](), 0, 0
     while i < len(a) and j < len(b):
-        if all(map(oracle_equal, a[i], b[j], columns)):
+        if all(oracle_equal(a[i][p], b[j][p], column, approximate=True) for p, column in loose):
             i, j = i + 1, j + 1
-        elif _order(a[i]) < _order(b[j]):
+        elif order(a[i]) < order(b[j]):
             missing.append(a[i])
             i += 1
         else:
@@ -99,18 +121,8 @@ def _unmatched(wanted: list[Row], found: list[Row], columns: Sequence[Column]) -
     return missing + a[i:], extra + b[j:]
 
 
-def _order(row: Row) -> tuple[tuple[int, Any], ...]:
-    """None first, NaN last, numbers by value; other values are equal within a group and do not matter."""
-    return tuple(_rank(value) for value in row)
-
-
 def _rank(value: Any) -> tuple[int, Any]:
+    """None first, NaN last, numbers by value."""
     if value is None:
         return 0, 0
-    if isinstance(value, (float, Decimal)):
-        return (2, 0) if math.isnan(value) else (1, float(value) if isinstance(value, float) else value)
-    return 1, 0
-
-
-def _hashable(value: Any) -> Any:
-    return bytes(value) if isinstance(value, (bytearray, memoryview)) else value
+    return (2, 0) if math.isnan(value) else (1, value)

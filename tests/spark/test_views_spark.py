@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pyarrow as pa
 import pytest
-from postgres.views.maintained import Row, relation
+from postgres.views.maintained import Row, floats, relation
 
 from penstock.embedded import EmbeddedPostgres
 from penstock.relation.schema import Column
 from penstock.relation.types import PgType
 from penstock.views import PostgresTyper, Program, Read, Relation, View, compile_view, delta, full, placeholder
+from penstock.views.approximate import approximate
 from penstock.views.expr import BOOL, DATE, FLOAT4, FLOAT8, INT2, INT4, INT8, NUMERIC, TEXT, TIMESTAMP, TIMESTAMPTZ
 from penstock.views.oracle import differing_rows
 from penstock.views.typer import type_name
@@ -208,7 +209,7 @@ def edges(oracle: psycopg.Connection[Any]) -> None:
 def same(found: list[Row], expected: list[Row], view: View) -> None:
     expected = [tuple(map(_comparable, row)) for row in expected]
     found = [tuple(map(_comparable, row)) for row in found]
-    missing, extra = differing_rows(expected, found, view.columns)
+    missing, extra = differing_rows(expected, found, view.columns, approximate(view))
     pairs = sorted(zip(sorted(missing, key=str), sorted(extra, key=str), strict=False), key=str)
     differences = [
         f"{column.name} {view.sql}: PostgreSQL {a!r}, Spark {b!r}"
@@ -363,5 +364,6 @@ def _same_states(lake: Lake, view: View, stored: dict[str, pa.Table]) -> None:
             [tuple(row.values()) for row in consolidate(rows[state.name], list(state.schema.names)).to_pylist()]
             for rows in (fresh, stored)
         ]
-        missing, extra = differing_rows(*sides, [*state.schema.columns, Column.of(WEIGHT, INT8)])
+        columns = [*state.schema.columns, Column.of(WEIGHT, INT8)]
+        missing, extra = differing_rows(*sides, columns, floats(columns))
         assert not missing + extra, f"{state.name} of {view.sql}: {missing} {extra}"

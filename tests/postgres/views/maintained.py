@@ -14,6 +14,8 @@ import psycopg
 
 from penstock.relation.schema import Column, Schema
 from penstock.views import PostgresTyper, Read, Relation, View, compile_view, delta, full, placeholder
+from penstock.views.approximate import approximate
+from penstock.views.expr import kind as kind_of
 from penstock.views.oracle import differing_rows
 from penstock.views.typer import type_name
 
@@ -23,6 +25,11 @@ Row = tuple[Any, ...]
 
 def relation(name: str, *columns: Column, key: Sequence[str] = ()) -> Relation:
     return Relation(name, Schema(columns, tuple(key)))
+
+
+def floats(columns: Sequence[Column]) -> frozenset[str]:
+    """Of what is remembered, float sums depend on the order of adding; the rest is exact."""
+    return frozenset(column.name for column in columns if kind_of(column.pg) == "float")
 
 
 class Inputs:
@@ -100,6 +107,8 @@ class Maintained:
         self.view: View = compile_view("v", sql, resolve=inputs.resolve, typer=PostgresTyper(self.connection))
         self.columns: dict[str, Sequence[Column]] = {"view": self.view.columns}
         self.columns |= {state.name: state.schema.columns for state in self.view.states}
+        self.approximate = {"view": approximate(self.view)}
+        self.approximate |= {state.name: floats(state.schema.columns) for state in self.view.states}
         self.start()
 
     def start(self) -> None:
@@ -142,6 +151,6 @@ class Maintained:
         return [row[:-1] for row in netted for _ in range(row[-1])]
 
     def _same(self, name: str, expected: Sequence[Row], found: Sequence[Row]) -> None:
-        missing, extra = differing_rows(expected, found, self.columns[name])
+        missing, extra = differing_rows(expected, found, self.columns[name], self.approximate[name])
         assert not missing, f"{name} of {self.sql}: missing {missing}, extra {extra}"
         assert not extra, f"{name} of {self.sql}: missing {missing}, extra {extra}"

@@ -1,0 +1,55 @@
+"""Captured values are equal or they are not; only what a view divides or adds up as floats is given room."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+import pytest
+
+from penstock.relation.schema import Column
+from penstock.relation.types import PgType
+from penstock.views.expr import FLOAT4, FLOAT8, NUMERIC
+from penstock.views.oracle import differing_rows, oracle_equal
+
+THIRD, THIRD_HERE = Decimal("0.33333333333333333333"), Decimal("0.3333333333333333")
+UNEQUAL = [
+    (NUMERIC, Decimal("123456789012345678"), Decimal("123456789012345679.000000000000000000")),
+    (NUMERIC, Decimal("0.0000000000000001"), Decimal("0.000000000000000200")),
+    (NUMERIC, THIRD, THIRD_HERE),
+    (FLOAT8, 1.0, 1.0 + 1e-12),
+    (FLOAT8, math.nan, 1.0),
+    (FLOAT4, 0.1, 0.10001),
+    (FLOAT4, 0.1, 1e300),
+]
+EQUAL = [
+    (NUMERIC, Decimal("5"), Decimal("5.000000000000000000")),
+    (FLOAT8, math.nan, math.nan),
+    (FLOAT8, -0.0, 0.0),
+    (FLOAT8, math.inf, math.inf),
+    (FLOAT4, 0.1, 0.10000000149011612),  # PostgreSQL prints the shortest text, Arrow gives the four bytes as a double
+    (NUMERIC, None, None),
+]
+
+
+@pytest.mark.parametrize(("pg", "expected", "actual"), UNEQUAL)
+def test_what_differs_is_told_apart(pg: PgType, expected: object, actual: object) -> None:
+    column = Column.of("x", pg)
+    assert not oracle_equal(expected, actual, column)
+    assert differing_rows([(expected,)], [(actual,)], [column]) == ([(expected,)], [(actual,)])
+
+
+@pytest.mark.parametrize("approximate", [frozenset(), frozenset("x")])
+@pytest.mark.parametrize(("pg", "expected", "actual"), EQUAL)
+def test_what_is_equal_stays_so(pg: PgType, expected: object, actual: object, approximate: frozenset[str]) -> None:
+    column = Column.of("x", pg)
+    assert oracle_equal(expected, actual, column, approximate=bool(approximate))
+    assert differing_rows([(expected,)], [(actual,)], [column], approximate) == ([], [])
+
+
+def test_only_the_named_columns_are_given_room() -> None:
+    columns = [Column.of("avg", NUMERIC), Column.of("f", FLOAT8), Column.of("kept", NUMERIC)]
+    expected, actual = [(THIRD, 0.3, Decimal(1))] * 2, [(THIRD_HERE, 0.1 + 0.2, Decimal("1.0"))] * 2
+    assert differing_rows(expected, actual, columns, frozenset({"avg", "f"})) == ([], [])
+    assert differing_rows(expected, actual, columns, frozenset({"avg"})) == (expected, actual)
+    assert differing_rows(expected, actual[:1], columns, frozenset({"avg", "f"})) == (expected[:1], [])
