@@ -72,7 +72,9 @@ class Workload:
                 run("DELETE FROM bag WHERE ctid IN (SELECT ctid FROM bag WHERE x = %s LIMIT 1)", (key % 4,))
 
 
-@pytest.mark.parametrize(("identity", "small_table"), [("DEFAULT", 0), ("FULL", 20_000)])
+@pytest.mark.parametrize(
+    ("identity", "small_table"), [("DEFAULT", 0), pytest.param("FULL", 20_000, marks=pytest.mark.matrix)]
+)
 def test_tables_equal_the_source_at_every_cut(
     ps: penstock.Session, source_db: str, identity: str, small_table: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
