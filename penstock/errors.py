@@ -9,7 +9,10 @@
     ├── InvalidQuery           SQL that does not parse, or names what is not there
     ├── UnsupportedQuery       valid SQL that penstock cannot keep fresh
     ├── SourceError            the source database cannot be used as it is
-    │   ├── SourceUnreachable  connection refused, wrong password, server gone (transient)
+    │   ├── SourceUnreachable  nothing listens, connection cut, server restarting (transient)
+    │   │   └── AccessRefused  wrong password, certificate or database: the same call will fail again
+    │   ├── SlotInUse          somebody else reads the slot (transient: it may be our own, not yet noticed dead)
+    │   ├── PublicationLost    the publication is gone, or no longer gives what was asked for
     │   ├── MissingPrivilege
     │   ├── NoSlotLeft
     │   ├── UnsafeTable        capturing it would make the application's own statements fail
@@ -81,9 +84,25 @@ class SourceError(PenstockError):
 
 
 class SourceUnreachable(SourceError):
-    """Connection refused, wrong password, server gone."""
+    """Nothing listens, the connection was cut, or the server is restarting."""
 
     transient = True
+
+
+class AccessRefused(SourceUnreachable):
+    """Wrong user, password, certificate or database: a person must change something first."""
+
+    transient = False
+
+
+class SlotInUse(SourceError):
+    """Somebody else reads the slot; it may be our own connection that the server has not noticed dead."""
+
+    transient = True
+
+
+class PublicationLost(SourceError):
+    """The publication is gone, or no longer gives what was asked for: changes made meanwhile cannot be read."""
 
 
 class MissingPrivilege(SourceError):

@@ -38,7 +38,7 @@ from penstock.capture.slot import (
     wait_until_free,
 )
 from penstock.capture.snapshot import SnapshotReader
-from penstock.errors import NotFound, PenstockError, SchemaChanged, SourceError
+from penstock.errors import NotFound, PenstockError, PublicationLost, SchemaChanged
 from penstock.lsn import Lsn
 from penstock.relation.schema import Schema
 
@@ -86,7 +86,7 @@ def attach_restored(
     check_expected(tables, expected)
     publication = read_publication(connection, config.publication_name)
     if publication is None:
-        raise SourceError(
+        raise PublicationLost(
             f"publication {config.publication_name} does not exist",
             hint=f"Remove slot {config.slot_name} and start again: changes made without it cannot be read.",
         )

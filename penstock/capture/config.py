@@ -1,36 +1,57 @@
-"""What a source is told: a value that is complete and checked when it exists, so nothing later meets a bad option."""
+"""What a source is told: a value that is complete and checked when it exists, so nothing later meets a bad option.
+
+A password is in `password` and in `dsn` and nowhere else: not in repr() or str(), and not in an error.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from penstock.errors import ConfigError, NotYet
+from penstock.capture import config_forms
+from penstock.capture.config_checks import check
+from penstock.errors import ConfigError
 
 SnapshotMode = Literal["initial", "never", "always", "initial_only"]
 SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
+ToastHandling = Literal["settle", "require-full", "cache-unchanged", "sentinel", "fetch"]
+Reader = Literal["auto", "stream", "pull"]
+Streaming = Literal["auto", "on", "off"]
+Format = Literal["arrow", "debezium-json"]
 
-_SLOT_NAME = re.compile(r"[a-z0-9_]{1,63}")
-_POSITIVE = (
-    "connect_timeout",
-    "max_batch_size",
-    "poll_interval",
-    "heartbeat_interval",
-    "slot_advance_interval",
-    "slot_timeout",
-    "max_wal_lag_bytes",
-)
-_FROM_DSN = {"host": "hostname", "port": "port", "dbname": "database", "user": "username", "password": "password"}
+_CHOICES = {
+    "ssl_mode": get_args(SslMode),
+    "snapshot_mode": get_args(SnapshotMode),
+    "toast_handling": get_args(ToastHandling),
+    "reader": get_args(Reader),
+    "streaming": get_args(Streaming),
+    "format": get_args(Format),
+}
+_FROM_DSN = {
+    "host": "hostname",
+    "port": "port",
+    "dbname": "database",
+    "user": "username",
+    "password": "password",
+    "sslmode": "ssl_mode",
+    "sslrootcert": "ssl_root_cert",
+    "sslcert": "ssl_cert",
+    "sslkey": "ssl_key",
+}
+_BAD_DSN = "Write it as postgresql://user:password@host:port/database or as host=… dbname=…"
+_EVERY = "*"  # one row filter or column list for every table
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceConfig:
-    """A PostgreSQL source. Times are in seconds.
+    """A PostgreSQL source. Times are in seconds; docs/configuration.md tells every option.
 
     `table_name` and `additional_tables` are names such as `orders`, `sales.orders` or `sales.*`; a name without a
     schema is in `schema_name`. An empty `hostname` and a `port` of None are left to libpq (its environment, service
@@ -42,32 +63,78 @@ class SourceConfig:
     database: str
     username: str | None = None
     password: str | None = field(default=None, repr=False)
+    dsn_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold sslpassword
+    ssl_mode: SslMode = "prefer"
+    ssl_root_cert: str | None = None
+    ssl_cert: str | None = None
+    ssl_key: str | None = None
+    connect_timeout: float = 10.0
+
     schema_name: str = "public"
     table_name: str
     additional_tables: tuple[str, ...] = ()
     slot_name: str
+    failover: bool = False  # the slot is synchronised to standbys (17 and later)
+    slot_timeout: float = 60.0  # longest wait for older transactions when the slot is made
     publication_name: str = ""  # penstock_<slot_name> unless given
+    publication_row_filter: str | Mapping[str, str] = field(default="", hash=False)
+    publication_column_list: str | Sequence[str] | Mapping[str, str | Sequence[str]] = field(default="", hash=False)
+
     snapshot_mode: SnapshotMode = "initial"
-    ssl_mode: SslMode = "prefer"
-    connect_timeout: float = 10.0
+    copy_workers: int = 4
+    format: Format = "arrow"
+    include_before_image: bool = True
+    toast_handling: ToastHandling = "settle"
+    consolidate: bool = True
+    two_phase: bool = False
+    streaming: Streaming = "auto"
+    reader: Reader = "auto"
+
     max_batch_size: int = 1024  # rows of a poll that does not say
     poll_interval: float = 0.1  # seconds a poll waits that does not say
+    max_transaction_memory_bytes: int = 128 << 20
+    spill_directory: str | None = None
+
     heartbeat_interval: float = 10.0  # sign of life to the server while the caller is busy between polls
     slot_advance_interval: float = 5.0
-    slot_timeout: float = 60.0  # longest wait for older transactions when the slot is made
+    server_heartbeat_enabled: bool = True
+    server_heartbeat_interval: float = 30.0
     max_wal_lag_bytes: int = 100 << 20
-    dsn_options: tuple[tuple[str, str], ...] = ()
+    idle_timeout: float = 60.0  # a table without a change for so long follows the server's clock
+    reconnect: bool = True
 
     def __post_init__(self) -> None:
         if not self.publication_name:
-            object.__setattr__(self, "publication_name", _publication_for(self.slot_name))
+            object.__setattr__(self, "publication_name", _publication_for(str(self.slot_name)))
+        if isinstance(self.additional_tables, str):
+            raise ConfigError("additional_tables is one text", hint="Pass a list of table names.")
         object.__setattr__(self, "additional_tables", tuple(self.additional_tables))
-        _check(self)
+        check(self, _CHOICES)
 
     @property
     def tables(self) -> tuple[str, ...]:
         """All asked names, each with its schema."""
         return tuple(with_schema(name, self.schema_name) for name in (self.table_name, *self.additional_tables))
+
+    @property
+    def row_filters(self) -> dict[str, str]:
+        """Row filters by table name with its schema; `*` is for every table."""
+        given = self.publication_row_filter
+        by_table = given if isinstance(given, Mapping) else {_EVERY: given} if given.strip() else {}
+        return {self._table(name): text for name, text in by_table.items()}
+
+    @property
+    def column_lists(self) -> dict[str, tuple[str, ...]]:
+        """Column lists by table name with its schema; `*` is for every table."""
+        given = self.publication_column_list
+        by_table = given if isinstance(given, Mapping) else {_EVERY: given} if given else {}
+        return {
+            self._table(name): config_forms.comma_separated(listed) if isinstance(listed, str) else tuple(listed)
+            for name, listed in by_table.items()
+        }
+
+    def _table(self, name: str) -> str:
+        return name if name == _EVERY else with_schema(name, self.schema_name)
 
     @property
     def dsn(self) -> str:
@@ -79,6 +146,9 @@ class SourceConfig:
             "user": self.username,
             "password": self.password,
             "sslmode": self.ssl_mode,
+            "sslrootcert": self.ssl_root_cert,
+            "sslcert": self.ssl_cert,
+            "sslkey": self.ssl_key,
             **dict(self.dsn_options),
         }
         return make_conninfo("", connect_timeout=max(2, round(self.connect_timeout)), **options)
@@ -88,14 +158,40 @@ class SourceConfig:
         """The same from a libpq conninfo or URI; a host may be a socket folder."""
         if isinstance(tables, str) or not tables:
             raise ConfigError("no tables to capture", hint='Pass a list of names, for example tables=["public.*"].')
-        unknown = sorted(set(options) - {option.name for option in fields(cls)})
-        if unknown:
-            raise ConfigError(
-                f"no such source option: {', '.join(unknown)}",
-                hint=f"Options are {', '.join(sorted(option.name for option in fields(cls)))}.",
-            )
+        known = [option.name for option in fields(cls)]
+        for name in options:
+            if name not in known:
+                raise config_forms.unknown_option(name, known)
         first, *others = tables
-        return cls(**_from_dsn(dsn), table_name=first, additional_tables=tuple(others), slot_name=slot_name, **options)
+        given = {"table_name": first, "additional_tables": tuple(others), "slot_name": slot_name, **options}
+        return cls(**{**_from_dsn(dsn), **given})
+
+    @classmethod
+    def from_mapping(cls, given: Mapping[str, Any]) -> SourceConfig:
+        """The same from dotted names: `{"hostname": …, "slot.name": …, "heartbeat.interval.ms": "10000"}`."""
+        return cls._from(config_forms.from_mapping(given, cls._types()))
+
+    @classmethod
+    def from_env(cls, prefix: str = config_forms.PREFIX, environment: Mapping[str, str] | None = None) -> SourceConfig:
+        """The same from variables: `PENSTOCK_SOURCE_SLOT_NAME`, `PENSTOCK_SOURCE_HEARTBEAT_INTERVAL_MS`."""
+        given = os.environ if environment is None else environment
+        return cls._from(config_forms.from_environment(given, prefix, cls._types()))
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> SourceConfig:
+        """The same from a YAML file with dotted or nested names."""
+        return cls._from(config_forms.from_yaml(path, cls._types()))
+
+    @classmethod
+    def _types(cls) -> dict[str, str]:
+        return {option.name: str(option.type) for option in fields(cls)}
+
+    @classmethod
+    def _from(cls, options: dict[str, Any]) -> SourceConfig:
+        for required in ("database", "table_name", "slot_name"):
+            if not options.get(required):
+                raise ConfigError(f"{required} is missing", hint=f"Give the source a {required.replace('_', '.')}.")
+        return cls(**options)
 
 
 def with_schema(name: str, schema: str) -> str:
@@ -107,24 +203,29 @@ def with_schema(name: str, schema: str) -> str:
     return name if "." in bare else f"{schema}.{name}"
 
 
+def read_conninfo(dsn: str) -> dict[str, str]:
+    """The parameters of a connection string. libpq's own words quote the string, so they are not passed on."""
+    try:
+        given = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
+    except psycopg.Error:
+        given = {}
+    # An unescaped / in a password cuts a URI there: the rest would be taken for port and database, and shown as such.
+    misread = "://" in dsn and "@" in given.get("dbname", "")
+    if (not given and dsn.strip()) or misread:
+        raise ConfigError("not a PostgreSQL connection string", hint=f"{_BAD_DSN}; %-encode what is special in a URI.")
+    return given
+
+
 def _publication_for(slot: str) -> str:
     return slot if slot.startswith("penstock_") else f"penstock_{slot}"[:63]
 
 
 def _from_dsn(dsn: str) -> dict[str, Any]:
-    try:
-        given = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
-    except psycopg.ProgrammingError as error:
-        raise ConfigError(
-            f"not a PostgreSQL connection string: {error}",
-            hint="Write it as postgresql://user:password@host:port/database or as host=… dbname=…",
-        ) from None
+    given = read_conninfo(dsn)
     found: dict[str, Any] = {"hostname": "", "port": None}
     found |= {ours: given.pop(theirs) for theirs, ours in _FROM_DSN.items() if theirs in given}
     if found["port"] is not None and found["port"].isdecimal():
         found["port"] = int(found["port"])
-    if "sslmode" in given:
-        found["ssl_mode"] = given.pop("sslmode")
     if "connect_timeout" in given:
         found["connect_timeout"] = _seconds(given.pop("connect_timeout"))
     if "database" not in found:
@@ -136,32 +237,3 @@ def _seconds(text: str) -> float:
     if not text.strip().isdecimal():
         raise ConfigError(f"connect_timeout {text!r} cannot be used", hint="It is a whole number of seconds.")
     return max(2.0, float(text))  # libpq's own least
-
-
-def _check(config: SourceConfig) -> None:
-    if not _SLOT_NAME.fullmatch(config.slot_name):
-        raise ConfigError(
-            f"slot name {config.slot_name!r} cannot be used",
-            hint="PostgreSQL allows lower-case letters, digits and underscores, at most 63 of them.",
-        )
-    for required in ("database", "schema_name", "table_name", "publication_name"):
-        if not isinstance(getattr(config, required), str) or not getattr(config, required):
-            raise ConfigError(f"{required} is missing", hint=f"Give the source a {required}.")
-    if len(config.publication_name.encode()) > 63:
-        raise ConfigError(
-            f"publication name {config.publication_name!r} is too long", hint="PostgreSQL cuts names at 63 bytes."
-        )
-    if config.port is not None and not (isinstance(config.port, int) and 0 < config.port < 65536):
-        raise ConfigError(f"port {config.port!r} cannot be used", hint="A port is a number from 1 to 65535.")
-    for name in _POSITIVE:
-        value = getattr(config, name)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-            raise ConfigError(f"{name} is {value!r}", hint="It must be a number greater than zero.")
-    if config.ssl_mode not in get_args(SslMode):
-        raise ConfigError(f"ssl_mode {config.ssl_mode!r} is not known", hint=f"One of {', '.join(get_args(SslMode))}.")
-    if config.snapshot_mode not in get_args(SnapshotMode):
-        raise ConfigError(
-            f"snapshot_mode {config.snapshot_mode!r} is not known", hint=f"One of {', '.join(get_args(SnapshotMode))}."
-        )
-    if config.snapshot_mode not in ("initial", "never"):
-        raise NotYet(f"snapshot_mode {config.snapshot_mode!r}", hint="Use 'initial' or 'never'.")

@@ -6,16 +6,25 @@ role's defaults are. What psycopg raises leaves here as an error of our own tree
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 from psycopg import errors as pg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 
-from penstock.errors import ConfigError, MissingPrivilege, NoSlotLeft, SourceError, SourceUnreachable
+from penstock.capture.config import read_conninfo
+from penstock.errors import (
+    AccessRefused,
+    MissingPrivilege,
+    NoSlotLeft,
+    SlotInUse,
+    SourceError,
+    SourceUnreachable,
+)
 
 Connection = psycopg.Connection[TupleRow]
 
@@ -51,13 +60,7 @@ def connect_replication(dsn: str, **settings: str) -> Connection:
 
 
 def _connect(dsn: str, settings: dict[str, str], **parameters: str) -> Connection:
-    try:
-        given = conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError as error:
-        raise ConfigError(
-            f"not a PostgreSQL connection string: {error}",
-            hint="Write it as postgresql://user:password@host:port/database or as host=… dbname=…",
-        ) from None
+    given = read_conninfo(dsn)
     options = [str(given.get("options") or "")]
     options += [f"-c {name}={value}" for name, value in {**_SESSION, **settings}.items()]
     merged: dict[str, Any] = {
@@ -71,8 +74,11 @@ def _connect(dsn: str, settings: dict[str, str], **parameters: str) -> Connectio
         "client_encoding": "UTF8",
         "options": " ".join(options).strip(),
     }
-    with translated():
+    try:
         return psycopg.connect(make_conninfo("", **merged), autocommit=True)
+    except psycopg.Error as error:
+        failure = translate(error)
+    raise failure  # outside of the handler: psycopg's error holds the password, and would come along as its context
 
 
 @contextmanager
@@ -93,18 +99,42 @@ def translate(error: psycopg.Error) -> SourceError:
             return NoSlotLeft(text, hint="Close connections, or raise the limit the message names.")
         case pg.LockNotAvailable():
             return SourceUnreachable(text, hint="Another session holds the lock; try again when it has finished.")
+        case pg.ObjectInUse():
+            return SlotInUse(text, hint="Stop the other consumer, or use a slot of its own.")
         case psycopg.OperationalError() if error.sqlstate in (None, *_GONE) or error.sqlstate[:2] in ("08", "28"):
-            return SourceUnreachable(text, hint=_unreachable_hint(text))
+            return _unreachable(text)
         case _:
             return SourceError(text, hint="The source refused this; see the server's log for the statement.")
 
 
 _GONE = ("57P01", "57P02", "57P03", "57P05", "3D000")
+# libpq gives no SQLSTATE for a connection that was not made, so these are told by its words. A server that speaks
+# another language is retried instead: slower to say so, never wrong.
+_REFUSALS = (
+    (
+        r"password|authentication|no pg_hba\.conf entry|pg_hba\.conf rejects|not permitted to log in",
+        "Check the user, the password, and the server's pg_hba.conf (a line for this user, database and kind of "
+        "connection).",
+    ),
+    (r'(database|role) ".*" does not exist', "Check the names of the database and the user."),
+    (
+        r"certificate verify failed|root certificate file|root\.crt",
+        "ssl_root_cert must name the authority that signed the server's certificate; `require` encrypts without it.",
+    ),
+    (
+        r"does not match host name",
+        "Connect by the name that the server's certificate carries, or use verify-ca, which does not compare names.",
+    ),
+    (
+        r"does not support SSL",
+        "Turn on ssl in the server's postgresql.conf, or choose ssl_mode prefer or disable.",
+    ),
+    (r"certificate|private key file", "Check ssl_cert and ssl_key, and that only their owner can read the key."),
+)
 
 
-def _unreachable_hint(text: str) -> str:
-    if "password" in text or "authentication" in text or "no pg_hba.conf entry" in text:
-        return "Check the user, the password, and the server's pg_hba.conf (a line for this user and database)."
-    if "does not exist" in text:
-        return "Check the names of the database and the user."
-    return "Check host and port, and that the server is up; the call may be repeated as it is."
+def _unreachable(text: str) -> SourceUnreachable:
+    for words, hint in _REFUSALS:
+        if re.search(words, text):
+            return AccessRefused(text, hint=hint)
+    return SourceUnreachable(text, hint="Check host and port, and that the server is up; the call may be repeated.")

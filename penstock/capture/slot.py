@@ -15,7 +15,7 @@ from psycopg import sql
 
 from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.connection import Connection, connect, connect_replication, translate, translated
-from penstock.errors import AlreadyExists, PenstockError, SlotLost, SourceError, SourceUnreachable
+from penstock.errors import AlreadyExists, PenstockError, SlotInUse, SlotLost, SourceUnreachable
 from penstock.lsn import Lsn
 
 _SLOT = """
@@ -136,7 +136,7 @@ def wait_until_free(connection: Connection, name: str, *, wait: float | None = N
         if status is None or not status.active:
             return status
         if time.monotonic() > deadline:
-            raise SourceError(
+            raise SlotInUse(
                 f"replication slot {name} is in use by server process {status.active_pid}",
                 hint="Another penstock, or another consumer, reads it: stop that one, or use a slot of its own. "
                 f"A forgotten one ends with SELECT pg_terminate_backend({status.active_pid}).",

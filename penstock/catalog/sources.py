@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from psycopg.rows import DictRow
@@ -26,7 +26,7 @@ class Source:
 
     id: int
     name: str
-    dsn: str
+    dsn: str = field(repr=False)  # may hold a password
     tables: tuple[str, ...]
     options: dict[str, Any]
     slot: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from penstock.capture.connection import connect
@@ -19,7 +19,7 @@ class SourceStatus:
     """`lag_bytes` is None when the server cannot be asked; `problem` then says why."""
 
     name: str
-    dsn: str
+    dsn: str = field(repr=False)  # may hold a password
     state: str
     slot: str
     tables: tuple[str, ...]

@@ -12,6 +12,7 @@ from penstock import failpoint
 from penstock.capture import Checkpoint, PostgresSource, SourceConfig, check, inspect, remove
 from penstock.capture.slot import create_slot
 from penstock.errors import (
+    AccessRefused,
     AlreadyExists,
     ConfigError,
     MissingPrivilege,
@@ -347,10 +348,12 @@ def test_a_dropped_publication_is_said(db, stopped):
     [("dbname=nowhere", "does not exist"), ("user=nobody_here", "nobody_here"), ("port=1", "port|connect")],
 )
 def test_a_server_that_cannot_be_reached(source_db, change, said):
+    """Only what may pass by itself is worth another try."""
     dsn = re.sub(rf"{change.partition('=')[0]}=\S+", change, source_db)
     with pytest.raises(SourceUnreachable, match=said) as gone:
         PostgresSource(SourceConfig.from_dsn(dsn, ["t"], "s")).open()
-    assert gone.value.transient
+    assert gone.value.transient is (change == "port=1")
+    assert isinstance(gone.value, AccessRefused) is (change != "port=1")
     assert gone.value.hint
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import traceback
+from pathlib import Path
 
 import pytest
+import yaml
 from psycopg.conninfo import conninfo_to_dict
 
-from penstock.capture import Checkpoint, SourceConfig
-from penstock.errors import ConfigError, NotYet
+from penstock.capture import Checkpoint, PostgresSource, SourceConfig
+from penstock.capture.connection import connect
+from penstock.catalog.sources import Source
+from penstock.errors import ConfigError, NotYet, PenstockError
 from penstock.lsn import Lsn
 
 GOOD = {"database": "shop", "table_name": "orders", "slot_name": "s"}
@@ -61,6 +66,26 @@ def test_a_socket_folder_is_a_host():
         {"table_name": ""},
         {"publication_name": "p" * 64},
         {"heartbeat_interval": "10"},
+        {"heartbeat_interval": float("nan")},
+        {"idle_timeout": float("inf")},
+        {"max_batch_size": 1.5},
+        {"copy_workers": 0},
+        {"copy_workers": True},
+        {"max_transaction_memory_bytes": 0},
+        {"toast_handling": "guess"},
+        {"reader": "trigger"},
+        {"streaming": True},
+        {"format": "avro"},
+        {"reconnect": "yes"},
+        {"failover": 1},
+        {"password": 1234},
+        {"slot_name": 7},
+        {"additional_tables": "orders"},
+        {"additional_tables": ["orders", ""]},
+        {"publication_row_filter": {"t": ""}},
+        {"publication_row_filter": 7},
+        {"publication_column_list": {"t": []}},
+        {"publication_column_list": [1]},
     ],
 )
 def test_bad_options_are_refused_with_a_hint(change):
@@ -109,3 +134,184 @@ def test_what_is_not_a_checkpoint_is_refused(text):
 def test_a_checkpoint_survives_json():
     state = Checkpoint("7421", 3, "shop", "s", Lsn.parse("16/B374D848"))
     assert Checkpoint.from_json(state.to_json()) == state
+
+
+DOCUMENT = {
+    "connector": "postgres-cdc",
+    "hostname": "db.example",
+    "database": "myapp",
+    "username": "replication_user",
+    "table.name": "users",
+    "slot.name": "users_slot",
+    "port": "5433",
+    "password": "hunter2",
+    "schema.name": "app",
+    "publication.name": "pub",
+    "format": "debezium-json",
+    "snapshot.mode": "never",
+    "ssl.mode": "verify-full",
+    "heartbeat.interval.ms": "2500",
+    "max.batch.size": "77",
+    "poll.interval.ms": "50",
+    "max.wal.lag.bytes": "12345",
+    "slot.advance.interval.ms": "1500",
+    "connect.timeout.ms": "4000",
+    "include.before.image": "false",
+    "toast.handling": "sentinel",
+    "publication.row.filter": "status = 'active'",
+    "publication.column.list": "id, name",
+    "server.heartbeat.enabled": "off",
+    "server.heartbeat.interval.ms": "7000",
+}
+KEYWORDS = SourceConfig(
+    hostname="db.example", database="myapp", username="replication_user", table_name="users", slot_name="users_slot",
+    port=5433, password="hunter2", schema_name="app", publication_name="pub", format="debezium-json",
+    snapshot_mode="never", ssl_mode="verify-full", heartbeat_interval=2.5, max_batch_size=77, poll_interval=0.05,
+    max_wal_lag_bytes=12345, slot_advance_interval=1.5, connect_timeout=4.0, include_before_image=False,
+    toast_handling="sentinel", publication_row_filter="status = 'active'", publication_column_list="id, name",
+    server_heartbeat_enabled=False, server_heartbeat_interval=7.0,
+)  # fmt: skip
+
+
+def as_mapping(tmp_path) -> SourceConfig:
+    return SourceConfig.from_mapping(DOCUMENT)
+
+
+def as_environment(tmp_path) -> SourceConfig:
+    given = {f"PENSTOCK_SOURCE_{name.replace('.', '_').upper()}": value for name, value in DOCUMENT.items()}
+    return SourceConfig.from_env(environment={**given, "PATH": "/bin", "PENSTOCK_HOME": "data"})
+
+
+def as_yaml(tmp_path) -> SourceConfig:
+    (tmp_path / "source.yaml").write_text(yaml.safe_dump({**DOCUMENT, "port": 5433, "include.before.image": False}))
+    return SourceConfig.from_yaml(tmp_path / "source.yaml")
+
+
+def as_nested_yaml(tmp_path) -> SourceConfig:
+    nested: dict = {}
+    for name, value in DOCUMENT.items():
+        at = nested
+        *above, last = name.split(".")
+        for part in above:
+            at = at.setdefault(part, {})
+        at[last] = value
+    (tmp_path / "source.yaml").write_text(yaml.safe_dump(nested))
+    return SourceConfig.from_yaml(tmp_path / "source.yaml")
+
+
+@pytest.mark.parametrize("read", [as_mapping, as_environment, as_yaml, as_nested_yaml])
+def test_every_form_says_the_same(read, tmp_path):
+    assert read(tmp_path) == KEYWORDS
+
+
+def test_defaults_of_a_mapping_are_those_of_the_keywords():
+    config = SourceConfig.from_mapping({"database": "d", "table.name": "t", "slot.name": "s"})
+    assert config == SourceConfig(database="d", table_name="t", slot_name="s")
+
+
+def test_every_option_is_in_the_table_of_the_documentation():
+    page = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
+    for option in dataclasses.fields(SourceConfig):
+        assert f"| `{option.name}` |" in page, f"{option.name} is not documented"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"connector": "mysql-cdc"}, "postgres-cdc"),
+        ({"slot.nam": "s"}, "Did you mean slot.name?"),
+        ({"heartbeat.interval.msec": "1"}, "Did you mean heartbeat.interval.ms?"),
+        ({"nothing.like.it": "1"}, "slot_name"),
+        ({"max.batch.size": "many"}, "whole number"),
+        ({"poll.interval.ms": "soon"}, "number"),
+        ({"failover": "perhaps"}, "true or false"),
+        ({"heartbeat.interval": "1", "heartbeat.interval.ms": "1000"}, "one of the two"),
+        ({"table.name": ""}, "table.name"),
+        ({"publication.row.filter": "{not json"}, "JSON"),
+    ],
+)
+def test_bad_mappings_are_refused_with_a_hint(change, said):
+    with pytest.raises(ConfigError) as refused:
+        SourceConfig.from_mapping({"database": "d", "table.name": "t", "slot.name": "s", **change})
+    assert said in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("a: [", "not YAML"), ("- a", "not a mapping"), ("", "not a mapping"), (None, "cannot be read")]
+)
+def test_bad_files_are_refused_with_a_hint(tmp_path, text, said):
+    if text is not None:
+        (tmp_path / "source.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=said) as refused:
+        SourceConfig.from_yaml(tmp_path / "source.yaml")
+    assert refused.value.hint
+
+
+def test_filters_and_columns_are_for_every_table_or_for_one():
+    config = SourceConfig(
+        **GOOD,
+        publication_row_filter={"orders": "id > 5", "sales.lines": "true"},
+        publication_column_list={"orders": 'id, "Odd, name"', "sales.lines": ["id"]},
+    )
+    assert config.row_filters == {"public.orders": "id > 5", "sales.lines": "true"}
+    assert config.column_lists == {"public.orders": ("id", "Odd, name"), "sales.lines": ("id",)}
+    every = SourceConfig.from_mapping({
+        "database": "d", "table.name": "t", "slot.name": "s",
+        "publication.row.filter": '{"t": "a"}', "publication.column.list": "a, b",
+    })  # fmt: skip
+    assert (every.row_filters, every.column_lists) == ({"public.t": "a"}, {"*": ("a", "b")})
+
+
+SECRET = "hunter2"
+
+
+def everything_said(error: BaseException) -> str:
+    """What a log could show of an error: its texts and its arguments, and those of what it came from."""
+    said = "".join(traceback.format_exception(error))
+    at: BaseException | None = error
+    while at is not None:
+        said += f"{at.args!r} {at!r} {vars(at)!r}"
+        at = at.__cause__ or at.__context__
+    return said
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        f"postgresql://me:{SECRET} x@host/db",
+        f"postgresql://me:{SECRET}/x@host:5432/db",
+        f"postgresql://me:x/{SECRET}@host:5432/db",
+        f"postgresql://me:%zz{SECRET}@host/db",
+        f"host=h dbname=d password=a {SECRET}",
+        f"host=h dbname=d password=a {SECRET}=b",
+        f"host=h dbname=d password='{SECRET}",
+        f"host=h password={SECRET} port=x",
+        f"host=h dbname=d password={SECRET} port=x",
+        f"host=127.0.0.1 port=1 dbname=d user=u password={SECRET} sslpassword={SECRET}",
+        f"postgresql://u:{SECRET}@127.0.0.1:1/d",
+        f"host=/nowhere dbname=d password={SECRET} sslmode=verify-full sslrootcert=/nowhere",
+    ],
+)
+def test_no_error_shows_a_password(dsn):
+    with pytest.raises(PenstockError) as refused:
+        PostgresSource(SourceConfig.from_dsn(dsn, ["t"], "s")).open()
+    assert SECRET not in everything_said(refused.value)
+    with pytest.raises(PenstockError) as refused:
+        connect(dsn)
+    assert SECRET not in everything_said(refused.value)
+
+
+@pytest.mark.parametrize("text", [f"password: {SECRET}\n  x: ]", f"password: '{SECRET}", f"password:\n  {SECRET}: a"])
+def test_no_error_of_a_file_shows_a_password(tmp_path, text):
+    (tmp_path / "source.yaml").write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        SourceConfig.from_yaml(tmp_path / "source.yaml")
+    assert SECRET not in everything_said(refused.value) or "no such source option" in refused.value.message
+
+
+def test_nothing_that_holds_a_password_prints_it():
+    config = SourceConfig.from_dsn(f"host=h dbname=d password={SECRET} sslpassword={SECRET}", ["t"], "s")
+    source = Source(1, "shop", config.dsn, (), {}, "s", "p", "streaming", None, None, None)
+    shown = f"{config!r} {config} {source!r} {source} {vars(PostgresSource(config))!r}"
+    assert SECRET in config.dsn
+    assert SECRET not in shown
