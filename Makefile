@@ -5,6 +5,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
+# What `make test-matrix` runs, and on which servers; those that the packages do not bring are fetched into .venv.
+PG      ?= 10 11 12 13 14 15 16 17 18
+CAPTURE := tests/postgres/capture tests/postgres/test_add_source.py tests/postgres/test_capture_errors.py tests/faults
+
 # A stamp per step, so that a changed pin does not compile kernels again and a changed kernel does not reinstall.
 INSTALLED := $(VENV)/.installed
 KERNELS   := $(VENV)/.kernels
@@ -36,7 +40,11 @@ bench: setup ## Measure capture and refresh on this machine
 soak: setup ## The demo for half an hour under a heavier load, verified at the end (ARGS="--seconds 7200")
 	@$(BIN)/penstock demo --home soak-data --seconds 1800 --rate 200 $(ARGS)
 
-test-matrix: setup ## The slow combinations that `make test` leaves out
+test-matrix: setup ## Capture on every PostgreSQL from 10 to 18, and the slow combinations (PG="10 14" for some)
+	@for version in $(PG); do \
+	  echo "PostgreSQL $$version"; \
+	  PENSTOCK_TEST_PG=$$version $(BIN)/pytest -m "not matrix" $(CAPTURE) $(ARGS) || exit 1; \
+	done
 	$(BIN)/pytest -m matrix $(ARGS)
 
 clean: ## Remove caches and the data of the demo and the soak (not .venv, not ./data)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from psycopg import sql
+from servers import NEWEST, server_version, start_server
 
 import penstock
-from penstock.embedded import SOURCE_SETTINGS, EmbeddedPostgres
+from penstock.embedded import EmbeddedPostgres
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,11 +21,32 @@ if TYPE_CHECKING:
 _numbers = itertools.count(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`since(version, feature)`: the test needs a feature that older servers do not have."""
+    for item in items:
+        for marker in item.iter_markers("since"):
+            version, feature = marker.args
+            if server_version() < version:
+                item.add_marker(pytest.mark.skip(f"PostgreSQL {version} and later: {feature}"))
+
+
 @pytest.fixture(scope="session")
 def source_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
-    """A PostgreSQL 18 with logical replication."""
-    settings = {**SOURCE_SETTINGS, "fsync": "off", "max_replication_slots": "50", "max_wal_senders": "50"}
-    server = EmbeddedPostgres(tmp_path_factory.mktemp("source") / "pg", settings)
+    """A PostgreSQL with logical replication, of the version under test."""
+    server = start_server(tmp_path_factory.mktemp("source") / "pg")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def catalog_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EmbeddedPostgres]:
+    """The server of catalogs, always the newest; the source's own where that is it."""
+    if server_version() == NEWEST:
+        yield request.getfixturevalue("source_server")
+        return
+    server = start_server(tmp_path_factory.mktemp("catalog") / "pg", version=NEWEST)
     yield server
     server.stop()
 
@@ -50,17 +72,29 @@ def source_db(source_server: EmbeddedPostgres) -> Iterator[str]:
             admin.execute("SELECT pg_sleep(0.05)")
         for (slot,) in left:
             admin.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
-        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+        _drop_database(admin, name)
 
 
 @pytest.fixture
-def catalog_db(source_server: EmbeddedPostgres) -> Iterator[str]:
+def catalog_db(catalog_server: EmbeddedPostgres) -> Iterator[str]:
     """The DSN of a fresh database for a catalog."""
     name = f"catalog_{next(_numbers)}"
-    with psycopg.connect(source_server.dsn, autocommit=True) as admin:
+    with psycopg.connect(catalog_server.dsn, autocommit=True) as admin:
         admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        yield source_server.dsn_of(name)
-        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+        yield catalog_server.dsn_of(name)
+        _drop_database(admin, name)
+
+
+def _drop_database(admin: psycopg.Connection[tuple[object, ...]], name: str) -> None:
+    """Without FORCE, which 12 and older lack: backends that were told to go may need a moment."""
+    for _ in range(200):
+        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        try:
+            admin.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
+            return
+        except psycopg.errors.ObjectInUse:
+            admin.execute("SELECT pg_sleep(0.05)")
+    raise AssertionError(f"database {name} is still in use")
 
 
 @pytest.fixture(scope="session")

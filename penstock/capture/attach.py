@@ -14,7 +14,7 @@ import psycopg
 
 from penstock import failpoint
 from penstock.capture.checkpoint import Checkpoint
-from penstock.capture.checks import check_new, check_readable, check_role, check_server
+from penstock.capture.checks import check_new, check_readable, check_role, check_server, check_truncates
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import Connection, connect, connect_replication
 from penstock.capture.discover import SourceTable, discover
@@ -55,6 +55,7 @@ class Attached:
 
 
 def attach_new(connection: Connection, config: SourceConfig, expected: Mapping[str, Schema] | None) -> Attached:
+    check_truncates(connection, config.assume_no_truncate)
     tables = check_new(connection, config.tables, config.slot_name, config.publication_name)
     check_expected(tables, expected)
     undo = ExitStack()
@@ -72,6 +73,7 @@ def attach_restored(
     connection: Connection, config: SourceConfig, state: Checkpoint, expected: Mapping[str, Schema] | None
 ) -> Attached:
     check_server(connection)
+    check_truncates(connection, config.assume_no_truncate)
     check_role(connection)
     status = read_slot(connection, config.slot_name)
     with closing(connect_replication(config.dsn)) as replication:

@@ -13,7 +13,8 @@ from penstock.capture.slot import read_slot, slot_exists
 from penstock.errors import MissingPrivilege, NoSlotLeft, NotYet, SourceError
 from penstock.relation.schema import Schema
 
-OLDEST = 120000
+OLDEST = 100000
+_TRUNCATES = 110000  # TRUNCATE is replicated from here on
 
 _ROLE = """
 SELECT current_user::text,
@@ -41,9 +42,11 @@ def check(
     slot: str | None = None,
     publication: str | None = None,
     schema_name: str = "public",
+    assume_no_truncate: bool = False,
 ) -> dict[str, Schema]:
     """All checks for capturing `tables` anew; makes nothing. Returns the shapes of the tables."""
     with connect(dsn) as connection:
+        check_truncates(connection, assume_no_truncate)
         found = check_new(connection, [with_schema(t, schema_name) for t in tables], slot, publication)
     return {name: table.schema for name, table in found.items()}
 
@@ -77,6 +80,15 @@ def check_server(connection: Connection) -> None:
         raise SourceError(
             f"the source has wal_level={wal_level}, which does not log what capture needs",
             hint="Run ALTER SYSTEM SET wal_level = 'logical' and restart the server.",
+        )
+
+
+def check_truncates(connection: Connection, assumed_away: bool) -> None:
+    """Before 11 a TRUNCATE leaves nothing in the stream: its rows would stay here, and nobody would know."""
+    if connection.info.server_version < _TRUNCATES and not assumed_away:
+        raise SourceError(
+            f"PostgreSQL {connection.info.server_version // 10000} does not replicate TRUNCATE, so it would be missed",
+            hint="Upgrade to 11 or later. If nobody ever truncates the captured tables, pass assume_no_truncate=True.",
         )
 
 

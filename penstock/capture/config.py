@@ -102,6 +102,7 @@ class SourceConfig:
     max_wal_lag_bytes: int = 100 << 20
     idle_timeout: float = 60.0  # a table without a change for so long follows the server's clock
     reconnect: bool = True
+    assume_no_truncate: bool = False  # PostgreSQL 10 does not replicate TRUNCATE; True takes the risk
 
     def __post_init__(self) -> None:
         if not self.publication_name:

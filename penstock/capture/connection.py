@@ -33,7 +33,7 @@ _SESSION = {
     "IntervalStyle": "postgres",
     "TimeZone": "UTC",
     "bytea_output": "hex",
-    "extra_float_digits": "1",
+    "extra_float_digits": "3",  # 1 is exact only from 12 on
     "lc_monetary": "C",
     "xmlbinary": "base64",
     "search_path": "pg_catalog",  # regclass and its kin print the schema unless it is in the path

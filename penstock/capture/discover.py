@@ -49,7 +49,8 @@ SELECT i.indrelid::int8, i.indisprimary, i.indisreplident, i.indisvalid, i.indim
 FROM pg_index i
 CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, position)
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-WHERE i.indrelid = ANY(%s) AND (i.indisprimary OR i.indisreplident) AND k.position <= i.indnkeyatts
+WHERE i.indrelid = ANY(%s) AND (i.indisprimary OR i.indisreplident)
+  AND k.position <= COALESCE((to_jsonb(i) ->> 'indnkeyatts')::int, i.indnatts)  -- INCLUDE came with 11
 ORDER BY i.indrelid, k.position
 """
 
@@ -111,7 +112,8 @@ def discover(connection: Connection, names: Sequence[str]) -> dict[str, SourceTa
         entries = [_entry(*row) for row in connection.execute(_RELATIONS)]
         chosen = _choose(entries, names)
         oids = [entry.oid for entry in chosen.values()]
-        columns, keys = _by_table(connection, _COLUMNS, oids), _by_table(connection, _KEYS, oids)
+        columns = _by_table(connection, _columns_query(connection.info.server_version), oids)
+        keys = _by_table(connection, _KEYS, oids)
         parents = foreign_keys(connection, {entry.oid: name for name, entry in chosen.items()})
     published_generated = connection.info.server_version >= 180000
     tables = {}
@@ -245,6 +247,11 @@ def _unidentified(entry: _Entry, rows: list[tuple[Any, ...]]) -> UnsafeTable:
         f"{entry.name} has {lack}: once published, its UPDATE and DELETE would fail",
         hint=f"{remedy}, or run ALTER TABLE {entry.spelled} REPLICA IDENTITY FULL.",
     )
+
+
+def _columns_query(version: int) -> str:
+    """Generated columns came with 12."""
+    return _COLUMNS if version >= 120000 else _COLUMNS.replace("a.attgenerated::text", "''::text")
 
 
 def _by_table(connection: Connection, query: str, oids: list[int]) -> dict[int, list[tuple[Any, ...]]]:

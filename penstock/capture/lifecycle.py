@@ -63,7 +63,13 @@ class Captures:
         SourceConfig.from_dsn(
             dsn, tables=tables, slot_name=slot, **{"publication_name": publication, **_options(options)}
         )
-        check(dsn, tables, slot=slot, publication=options.get("publication_name"))
+        check(
+            dsn,
+            tables,
+            slot=slot,
+            publication=options.get("publication_name"),
+            assume_no_truncate=options.get("assume_no_truncate", False),
+        )
         if "publication_name" not in options:
             with connect(dsn) as connection:
                 if read_publication(connection, publication) is not None:  # another home's: not ours to share

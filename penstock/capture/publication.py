@@ -16,7 +16,8 @@ from penstock.errors import SourceError
 
 _MARK = "made by penstock"
 _PUBLICATION = """
-SELECT p.puballtables, p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate,
+SELECT p.puballtables, p.pubinsert AND p.pubupdate AND p.pubdelete
+           AND COALESCE((to_jsonb(p) ->> 'pubtruncate')::bool, true),  -- 11 and later
        obj_description(p.oid, 'pg_publication'), to_jsonb(p) ->> 'pubgencols'
 FROM pg_publication p WHERE p.pubname = %s
 """

@@ -26,6 +26,8 @@ from penstock.errors import (
     UnsupportedQuery,
 )
 
+pytestmark = pytest.mark.since(11, "a source needs no option about TRUNCATE")
+
 
 @pytest.fixture
 def ps(tmp_path: Path, catalog_db: str) -> Iterator[penstock.Session]:

@@ -17,6 +17,8 @@ from penstock.errors import Busy, NotRetained
 from penstock.lsn import Lsn
 from penstock.relation.segment import SegmentWriter
 
+pytestmark = pytest.mark.since(11, "a source needs no option about TRUNCATE")
+
 
 @pytest.fixture
 def ps(tmp_path: Path, catalog_db: str) -> Iterator[penstock.Session]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from servers import server_version
 
 from penstock.capture import Batch, PostgresSource, SourceConfig
 from penstock.lsn import Lsn
@@ -19,7 +20,7 @@ OpenSource = Callable[..., PostgresSource]
 @pytest.fixture
 def db(source_db: str) -> Iterator[psycopg.Connection[Any]]:
     """The application: a connection in autocommit to the source."""
-    with psycopg.connect(source_db, autocommit=True) as connection:
+    with psycopg.connect(source_db, autocommit=True, options="-c extra_float_digits=3") as connection:
         yield connection
 
 
@@ -30,6 +31,7 @@ def make_source(source_db: str) -> Iterator[OpenSource]:
 
     def make(*tables: str, slot: str = "", schemas: Any = None, **options: Any) -> PostgresSource:
         slot = slot or "slot_" + source_db.partition("dbname=")[2].split()[0]
+        options = {"assume_no_truncate": server_version() < 11, **options}
         config = SourceConfig.from_dsn(source_db, tables or ("public.*",), slot_name=slot, **options)
         made.append(PostgresSource(config, schemas))
         return made[-1]

@@ -88,6 +88,7 @@ def test_a_captured_table_must_still_be_asked_for(db, make_source, drain):
         again.open()
 
 
+@pytest.mark.since(11, "TRUNCATE is replicated")
 def test_a_null_where_none_was_allowed_stops_at_its_transaction(db, make_source, drain):
     """What is absent or gone is not NULL: keys of old rows, unchanged TOAST, TRUNCATE."""
     big = "(SELECT string_agg(md5(n::text), '') FROM generate_series(1, 300) n)"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import psycopg
 import pytest
+from servers import start_server
 
 from penstock.capture import PostgresSource, SourceConfig, check, remove
 from penstock.embedded import CATALOG_SETTINGS, SOURCE_SETTINGS, EmbeddedPostgres
@@ -57,5 +59,26 @@ def test_too_little_wal_is_said_before_anything_else(tmp_path_factory):
         with pytest.raises(SourceError, match="wal_level=replica") as refused:
             check(server.dsn, ["t"])
         assert "ALTER SYSTEM SET wal_level" in refused.value.hint
+    finally:
+        server.stop()
+
+
+@pytest.mark.matrix
+def test_postgres_10_is_refused_until_the_user_says_that_nobody_truncates(tmp_path_factory, drain):
+    server = start_server(tmp_path_factory.mktemp("ten") / "pg", version=10)
+    try:
+        with psycopg.connect(server.dsn, autocommit=True) as db:
+            db.execute("CREATE TABLE t (id int PRIMARY KEY, x float8); INSERT INTO t VALUES (1, 0.1 + 0.2::float8)")
+            with pytest.raises(SourceError, match="does not replicate TRUNCATE") as refused:
+                check(server.dsn, ["t"])
+            assert "assume_no_truncate" in refused.value.hint
+            plain = SourceConfig.from_dsn(server.dsn, ["t"], slot_name="ten")
+            with pytest.raises(SourceError, match="does not replicate TRUNCATE"):
+                PostgresSource(plain).open()
+            assert db.execute("SELECT count(*) FROM pg_replication_slots").fetchone() == (0,)
+            with PostgresSource(replace(plain, assume_no_truncate=True)) as source:
+                source.open()
+                db.execute("INSERT INTO t VALUES (2, 0.1 + 0.2::float8)")
+                assert [row["x"] for row in drain(source).rows("public.t")] == [0.1 + 0.2] * 2
     finally:
         server.stop()

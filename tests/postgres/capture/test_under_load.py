@@ -108,6 +108,7 @@ def test_every_transaction_is_whole_at_every_cut(db, source_db, make_source):
                 assert sum(balances.values()) == 200_000
 
 
+@pytest.mark.since(12, "wal_sender_timeout of one connection")
 @pytest.mark.parametrize(("heartbeat", "survives"), [(0.2, True), (60, False)])
 def test_a_busy_caller_keeps_its_connection(db, source_db, drain, heartbeat, survives):
     db.execute("CREATE TABLE t (id int PRIMARY KEY)")

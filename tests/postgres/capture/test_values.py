@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
+from servers import server_version
 
 from penstock.capture import remove
 from penstock.errors import DecodeError
@@ -180,6 +181,8 @@ REFUSED = [
 @pytest.mark.parametrize("mode", ["binary", "text"])
 def test_a_value_that_cannot_be_held_stops_the_source_behind_what_was_good(db, make_source, mode):
     for number, (pg, value) in enumerate(REFUSED):
+        if server_version() < 14 and (pg, value.lstrip("-")) == ("numeric", "Infinity"):
+            continue
         name = f"t{number}"
         db.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, x {pg} {', i interval' if mode == 'text' else ''})")
         source = make_source(name, slot=f"refused_{mode}_{number}", snapshot_mode="never")

