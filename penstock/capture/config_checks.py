@@ -30,6 +30,7 @@ _SWITCHES = (
     "two_phase",
     "server_heartbeat_enabled",
     "reconnect",
+    "assume_no_truncate",
 )
 _TEXTS = ("username", "password", "ssl_root_cert", "ssl_cert", "ssl_key", "spill_directory")
 
