@@ -154,7 +154,7 @@ def _publish(connection: Connection, name: str, tables: dict[str, SourceTable], 
 def _make_slot(
     connection: Connection, config: SourceConfig, tables: dict[str, SourceTable], undo: ExitStack
 ) -> Attached:
-    created = create_slot(config.dsn, config.slot_name, timeout=config.slot_timeout)
+    created = create_slot(config.dsn, config.slot_name, timeout=config.slot_timeout, failover=config.failover)
     undo.callback(drop_slot, connection, config.slot_name)
     with closing(created.connection):
         failpoint.hit("capture.slot_created")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from penstock.capture.batch import Batch
@@ -10,7 +11,7 @@ from penstock.capture.slot import SlotStatus
 from penstock.lsn import Lsn
 
 _NOWHERE = Lsn(0)
-Phase = Literal["closed", "copying", "streaming", "failed"]
+Phase = Literal["closed", "copying", "streaming", "reconnecting", "failed"]
 
 
 @dataclass(frozen=True)
@@ -20,24 +21,48 @@ class Health:
     status: Literal["ok", "warning", "failed"]
     message: str
     phase: Phase
-    lag_bytes: int | None = None
-    retained_bytes: int | None = None
+    lag_bytes: int | None = None  # behind the server's position
+    retained_bytes: int | None = None  # WAL the server keeps for the slot
     wal_status: str | None = None
+    safe_wal_bytes: int | None = None  # WAL that may still be written before the slot is lost; None is no limit
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """Counters since open()."""
+    """Counters since open(), and where the reader stands. Times are microseconds since 1970, 0 for never."""
 
     wal_bytes_consumed: int = 0
-    rows_total: int = 0
+    rows_total: int = 0  # rows delivered: an update has two
+    events_total: int = 0  # inserts + updates + deletes + truncates
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    truncates: int = 0
     transactions: int = 0
     snapshot_rows: int = 0
     batches: int = 0
-    heartbeats_sent: int = 0
+    heartbeats_sent: int = 0  # standby status messages
+    server_heartbeats_sent: int = 0  # logical messages written so that the slot moves
+    schema_changes: int = 0
+    decode_errors: int = 0
+    errors: int = 0
+    reconnects: int = 0
     waiting_rows: int = 0
+    last_event_time: int = 0  # commit time of the last delivered change
+    last_poll_time: int = 0
     current_lsn: Lsn = _NOWHERE
     confirmed_lsn: Lsn = _NOWHERE
+    server_lsn: Lsn = _NOWHERE  # the server's position when it last told
+
+    @property
+    def replication_lag_bytes(self) -> int:
+        """What the server had written, when it last told, beyond what is acknowledged."""
+        return max(0, self.server_lsn - self.confirmed_lsn)
+
+    def as_mapping(self) -> dict[str, int]:
+        """All of them as plain numbers, for whatever monitor."""
+        values = {name: int(value) for name, value in asdict(self).items()}
+        return {**values, "replication_lag_bytes": self.replication_lag_bytes}
 
     def with_batch(self, batch: Batch) -> Metrics:
         copied = batch.rows if batch.snapshot else 0
@@ -46,6 +71,19 @@ class Metrics:
             rows_total=self.rows_total + batch.rows,
             snapshot_rows=self.snapshot_rows + copied,
             batches=self.batches + 1,
+        )
+
+    def with_events(self, counts: Mapping[str, int], last: int) -> Metrics:
+        """`counts` are delivered rows by `_op`; an update has a row before and one after, counted once."""
+        inserts, updates, deletes, truncates = (counts.get(op, 0) for op in "IUDT")
+        return replace(
+            self,
+            events_total=self.events_total + inserts + updates + deletes + truncates,
+            inserts=self.inserts + inserts,
+            updates=self.updates + updates,
+            deletes=self.deletes + deletes,
+            truncates=self.truncates + truncates,
+            last_event_time=max(self.last_event_time, last),
         )
 
     def with_chunk(self, size: int, transactions: int) -> Metrics:
@@ -60,11 +98,16 @@ def assess(phase: Phase, slot: str, status: SlotStatus | None, limit: int) -> He
     """What the slot's status means for somebody on call."""
     if status is None:
         return Health("failed", f"replication slot {slot} does not exist", phase)
-    known = (status.lag_bytes, status.retained_bytes, status.wal_status)
-    if status.wal_status == "lost":
-        return Health("failed", f"the server dropped WAL that slot {slot} needed", phase, *known)
+    known = (status.lag_bytes, status.retained_bytes, status.wal_status, status.safe_wal_bytes)
+    if status.lost:
+        return Health("failed", f"replication slot {slot} is lost: {status.lost}", phase, *known)
     if status.wal_status == "unreserved":
         return Health("warning", f"the server is about to drop WAL that slot {slot} needs", phase, *known)
     if status.lag_bytes is not None and status.lag_bytes > limit:
         return Health("warning", f"slot {slot} is {status.lag_bytes:,} bytes behind", phase, *known)
+    if status.retained_bytes is not None and status.retained_bytes > limit:
+        return Health("warning", f"slot {slot} makes the server keep {status.retained_bytes:,} bytes", phase, *known)
+    if status.wal_status == "extended" and status.safe_wal_bytes is not None:
+        left = f"{status.safe_wal_bytes:,} bytes may be written before it is lost"
+        return Health("warning", f"slot {slot} holds back more WAL than the server plans for: {left}", phase, *known)
     return Health("ok", f"slot {slot} keeps up", phase, *known)

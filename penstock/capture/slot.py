@@ -7,7 +7,9 @@ checkpoint is `SlotLost`: the server would silently start at its own position, a
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
 
 import psycopg
 from psycopg import errors as pg
@@ -15,14 +17,29 @@ from psycopg import sql
 
 from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.connection import Connection, connect, connect_replication, translate, translated
-from penstock.errors import AlreadyExists, PenstockError, SlotInUse, SlotLost, SourceUnreachable
+from penstock.errors import (
+    AlreadyExists,
+    ConfigError,
+    NotFound,
+    PenstockError,
+    SlotInUse,
+    SlotLost,
+    SourceError,
+    SourceUnreachable,
+)
 from penstock.lsn import Lsn
 
-_SLOT = """
-SELECT plugin, database, active, active_pid, restart_lsn::text, confirmed_flush_lsn::text,
-       to_jsonb(s) ->> 'wal_status', (pg_current_wal_lsn() - confirmed_flush_lsn)::int8,
-       (pg_current_wal_lsn() - restart_lsn)::int8
-FROM pg_replication_slots s WHERE slot_name = %s
+# Columns that older servers lack are read through to_jsonb, which gives NULL for them.
+_SLOTS = """
+SELECT s.slot_name::text, s.plugin, s.database, s.active, s.active_pid, s.restart_lsn::text,
+       s.confirmed_flush_lsn::text, j ->> 'wal_status',
+       (here.lsn - s.confirmed_flush_lsn)::int8, (here.lsn - s.restart_lsn)::int8, s.temporary,
+       (j ->> 'safe_wal_size')::int8, COALESCE((j ->> 'conflicting')::bool, false), j ->> 'invalidation_reason',
+       (j ->> 'inactive_since')::timestamptz, COALESCE((j ->> 'failover')::bool, false)
+FROM pg_replication_slots s CROSS JOIN LATERAL to_jsonb(s) AS j
+CROSS JOIN (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END)
+           AS here(lsn)
+WHERE s.slot_type = 'logical' AND (%(name)s::text IS NULL OR s.slot_name = %(name)s) ORDER BY 1
 """
 _OLDER = """
 SELECT pid, COALESCE(usename, '?'), COALESCE(application_name, ''), now() - xact_start
@@ -33,15 +50,45 @@ LEAVE_TIME = 5.0  # a killed client's WAL sender needs a moment to notice
 
 @dataclass(frozen=True)
 class SlotStatus:
+    """A slot as the server shows it; what a server of its age cannot tell is None or False."""
+
     plugin: str | None
     database: str | None
     active: bool
     active_pid: int | None
     restart_lsn: Lsn | None
     confirmed_lsn: Lsn | None
-    wal_status: str | None  # reserved, extended, unreserved or lost
+    wal_status: str | None  # reserved, extended, unreserved or lost (13 and later)
     lag_bytes: int | None  # behind the server's position
     retained_bytes: int | None  # WAL the server keeps for it
+    temporary: bool = False
+    safe_wal_bytes: int | None = None  # WAL that may still be written before the slot is lost; None is no limit
+    conflicting: bool = False  # invalidated by a conflict with recovery (16 and later)
+    invalidation_reason: str | None = None  # 17 and later
+    inactive_since: datetime | None = None  # 17 and later
+    failover: bool = False  # standbys keep a copy of it (17 and later)
+    name: str = ""
+
+    @property
+    def lost(self) -> str | None:
+        """Why nothing can be read from it any more; None if it can."""
+        if self.invalidation_reason is not None:
+            return _INVALIDATED.get(self.invalidation_reason, f"the server invalidated it: {self.invalidation_reason}")
+        if self.conflicting:
+            return "it conflicted with recovery on this standby"
+        if self.wal_status == "lost":
+            return f"{_INVALIDATED['wal_removed']} (wal_status=lost)"
+        if self.restart_lsn is None or self.confirmed_lsn is None:
+            return "it has no position"
+        return None
+
+
+_INVALIDATED = {
+    "wal_removed": "the server dropped WAL that it needed; max_slot_wal_keep_size limits what slots may hold back",
+    "rows_removed": "the server removed catalog rows that it needed; hot_standby_feedback on a standby prevents that",
+    "wal_level_insufficient": "the server no longer had wal_level=logical",
+    "idle_timeout": "nobody read it for longer than idle_replication_slot_timeout",
+}
 
 
 @dataclass(frozen=True)
@@ -63,35 +110,87 @@ class Identity:
 
 
 def read_slot(connection: Connection, name: str) -> SlotStatus | None:
+    return next(iter(list_slots(connection, name)), None)
+
+
+def list_slots(connection: Connection, name: str | None = None) -> list[SlotStatus]:
+    """The logical slots of the server, of all its databases."""
     with translated():
-        row = connection.execute(_SLOT, [name]).fetchone()
-    if row is None:
-        return None
-    plugin, database, active, pid, restart, confirmed, wal_status, lag, retained = row
-    return SlotStatus(plugin, database, active, pid, _lsn(restart), _lsn(confirmed), wal_status, lag, retained)
+        return [_status(*row) for row in connection.execute(_SLOTS, {"name": name})]
 
 
-def create_slot(dsn: str, name: str, *, timeout: float, temporary: bool = False) -> CreatedSlot:
+def _status(
+    name: str, plugin: str, database: str, active: bool, pid: int, restart: str, confirmed: str, *rest: Any
+) -> SlotStatus:
+    status = SlotStatus(plugin, database, active, pid, _lsn(restart), _lsn(confirmed), *rest)
+    return replace(status, name=name)
+
+
+def create_slot(dsn: str, name: str, *, timeout: float, temporary: bool = False, failover: bool = False) -> CreatedSlot:
     """Make the slot and export its snapshot. Waits for transactions older than itself, at most `timeout` each.
 
-    A temporary one goes with its connection.
+    A temporary one goes with its connection. With `failover`, standbys that synchronise slots keep a copy of it.
     """
     connection = connect_replication(dsn, lock_timeout=f"{timeout * 1000:.0f}")
     try:
-        return _create(connection, name, temporary)
+        check_failover(connection, failover)
+        return _create(connection, name, temporary, failover)
     except psycopg.Error as error:
         connection.close()
         raise _not_created(error, dsn, name, timeout) from error
+    except PenstockError:
+        connection.close()
+        raise
 
 
-def _create(connection: Connection, name: str, temporary: bool) -> CreatedSlot:
+def check_failover(connection: Connection, failover: bool) -> None:
+    version = connection.info.server_version
+    if failover and version < 170000:
+        raise SourceError(
+            f"PostgreSQL {version // 10000} has no failover slots",
+            hint="They came with 17. Leave failover out; after a failover the tables are copied again.",
+        )
+
+
+def _create(connection: Connection, name: str, temporary: bool, failover: bool) -> CreatedSlot:
     modern = connection.info.server_version >= 150000
     options = sql.SQL("(SNAPSHOT 'export')" if modern else "EXPORT_SNAPSHOT")
+    if failover:
+        options = sql.SQL("(SNAPSHOT 'export', FAILOVER true)")
     kind = sql.SQL("TEMPORARY LOGICAL" if temporary else "LOGICAL")
     command = sql.SQL("CREATE_REPLICATION_SLOT {} {} pgoutput {}").format(sql.Identifier(name), kind, options)
     row = connection.execute(command).fetchone()
     assert row is not None
     return CreatedSlot(connection, Lsn.parse(row[1]), row[2])
+
+
+def advance_slot(
+    connection: Connection, name: str, to: Lsn, *, durable: Lsn | None = None, force: bool = False
+) -> SlotStatus:
+    """Let the server forget changes up to `to` without anybody having read them here.
+
+    Only forward, only while nobody reads the slot, and past `durable`, what its owner holds, only with `force`.
+    """
+    status = wait_until_free(connection, name)
+    if status is None:
+        raise NotFound(f"no replication slot {name}", hint="`penstock slots list` shows those that are there.")
+    if status.lost or status.confirmed_lsn is None:
+        raise SlotLost(f"replication slot {name} cannot be moved: {status.lost}", hint="Drop it and make it anew.")
+    if to <= status.confirmed_lsn:
+        raise ConfigError(f"slot {name} stands at {status.confirmed_lsn} already", hint="A slot moves only forward.")
+    if durable is not None and to > durable and not force:
+        raise ConfigError(
+            f"{to} lies past {durable}, up to which the changes of slot {name} are captured",
+            hint="What lies between would be lost to its source. Capture first, or use --force and copy again.",
+        )
+    end = status.confirmed_lsn + (status.lag_bytes or 0)
+    if to > end:
+        raise ConfigError(f"{to} lies past the end of the server's log at {Lsn(end)}", hint=f"At most {Lsn(end)}.")
+    with translated():
+        connection.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [name, str(to)])
+    moved = read_slot(connection, name)
+    assert moved is not None
+    return moved
 
 
 def slot_exists(name: str) -> AlreadyExists:
@@ -186,8 +285,8 @@ def check_restorable(
         raise SlotLost(
             f"replication slot {slot} is another one ({status.plugin} on database {status.database})", hint=hint
         )
-    if status.wal_status == "lost" or status.restart_lsn is None or status.confirmed_lsn is None:
-        raise SlotLost(f"the server dropped WAL that slot {slot} needed (wal_status=lost)", hint=hint)
+    if status.lost or status.confirmed_lsn is None:
+        raise SlotLost(f"replication slot {slot} is lost: {status.lost}", hint=hint)
     if status.confirmed_lsn > state.lsn:
         raise SlotLost(
             f"slot {slot} stands at {status.confirmed_lsn}, past the checkpoint at {state.lsn}: "

@@ -1,0 +1,122 @@
+"""Slots are made, shown, moved and dropped; never under somebody who reads them, never past what is captured."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import penstock
+from penstock.capture.connection import connect
+from penstock.capture.slot import advance_slot, create_slot, drop_slot, list_slots, read_slot
+from penstock.cli.main import app
+from penstock.errors import ConfigError, NotFound, PenstockError, SlotInUse
+from penstock.lsn import Lsn
+
+
+@pytest.fixture
+def slot(db, source_db):
+    created = create_slot(source_db, f"made_{db.info.dbname}", timeout=5)
+    created.connection.close()
+    return f"made_{db.info.dbname}", created.consistent_point
+
+
+def end_of_log(db) -> Lsn:
+    return Lsn.parse(db.execute("SELECT pg_current_wal_lsn()::text").fetchone()[0])
+
+
+def test_a_slot_is_listed_with_what_the_server_knows(db, source_db, slot):
+    name, start = slot
+    with connect(source_db) as connection:
+        assert name in [one.name for one in list_slots(connection)]
+        found = read_slot(connection, name)
+        assert (found.confirmed_lsn, found.plugin, found.database) == (start, "pgoutput", db.info.dbname)
+        assert (found.active, found.lost, found.failover, found.wal_status) == (False, None, False, "reserved")
+        assert found.inactive_since is not None
+        drop_slot(connection, name)
+        assert read_slot(connection, name) is None
+
+
+def test_a_slot_moves_forward_only_and_not_past_what_is_durable(db, source_db, slot):
+    name, start = slot
+    db.execute("CREATE TABLE t (a int); INSERT INTO t SELECT generate_series(1, 100)")
+    end = end_of_log(db)
+    middle = Lsn((start + end) // 2)
+    with connect(source_db) as connection:
+        for to, said, options in [
+            (start, "only forward", {}),
+            (Lsn(1), "only forward", {}),
+            (Lsn(end + (1 << 30)), "At most", {}),
+            (end, "Capture first", {"durable": middle}),
+        ]:
+            with pytest.raises(ConfigError) as refused:
+                advance_slot(connection, name, to, **options)
+            assert said in refused.value.hint
+            assert read_slot(connection, name).confirmed_lsn == start
+        assert advance_slot(connection, name, middle, durable=middle).confirmed_lsn >= start
+        assert advance_slot(connection, name, end, durable=middle, force=True).confirmed_lsn == end
+        with pytest.raises(NotFound):
+            advance_slot(connection, "no_such_slot", end)
+
+
+def test_a_slot_that_is_read_stays_where_it_is(db, source_db, make_source, monkeypatch):
+    db.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    source = make_source("t", slot="is_read", snapshot_mode="never")
+    source.open()
+    db.execute("INSERT INTO t VALUES (1)")
+    monkeypatch.setattr("penstock.capture.slot.LEAVE_TIME", 0.1)
+    with connect(source_db) as connection, pytest.raises(SlotInUse) as refused:
+        advance_slot(connection, "is_read", end_of_log(db))
+    assert refused.value.transient
+
+
+def test_the_failover_flag_is_set_at_creation(db, make_source):
+    db.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    make_source("t", slot="failing_over", failover=True).open()
+    assert db.execute("SELECT failover FROM pg_replication_slots WHERE slot_name = 'failing_over'").fetchone() == (
+        True,
+    )
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["slots", *arguments], catch_exceptions=True)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.output
+
+
+def test_the_command_line_needs_no_home_for_a_server(db, source_db, tmp_path):
+    at = ("--dsn", source_db, "--home", str(tmp_path / "none"))
+    name = f"cli_{db.info.dbname}"
+    assert "starts at" in run("create", name, *at)
+    listed = {one["slot"]: one for one in json.loads(run("list", "--json", *at))}
+    assert (listed[name]["source"], listed[name]["state"]) == (None, "reserved, idle")
+    assert "reserved" in run("status", name, *at)
+    db.execute("CREATE TABLE t (a int)")
+    end = end_of_log(db)
+    assert str(end) in run("advance", name, str(end), *at)
+    assert "dropped" in run("drop", name, *at)
+    with pytest.raises(PenstockError, match="no replication slot"):
+        run("drop", name, *at)
+
+
+def test_the_command_line_guards_the_slot_of_a_source(db, source_db, catalog_db, tmp_path):
+    db.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with penstock.connect(home=tmp_path, catalog=catalog_db) as session:
+        session.add_source("shop", source_db, tables=["t"])
+        owned = session.status().sources[0]
+    at = ("--home", str(tmp_path), "--catalog", catalog_db)
+    assert [one["source"] for one in json.loads(run("list", "--json", *at))] == ["shop"]
+    assert "shop" in run("status", owned.slot, *at)
+    db.execute("INSERT INTO t VALUES (1)")
+    end = end_of_log(db)
+    with pytest.raises(ConfigError, match="are captured"):
+        run("advance", owned.slot, str(end), *at)
+    with pytest.raises(ConfigError, match="belongs to source shop"):
+        run("drop", owned.slot, *at)
+    with pytest.raises(ConfigError, match="no source other"):
+        run("drop", "any", "--source", "other", *at)
+    assert "are lost to shop" in run("advance", owned.slot, str(end), "--force", *at)
+    assert "dropped" in run("drop", owned.slot, "--force", *at)
+    assert [one["state"] for one in json.loads(run("list", "--json", *at))] == ["missing"]
