@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from penstock.bench import refresh
+from penstock.bench import capture, refresh
 from penstock.bench.figure import Figure
 from penstock.errors import ConfigError
 
-BENCHMARKS: dict[str, Callable[[Console], list[Figure]]] = {"refresh": refresh.run}
+BENCHMARKS: dict[str, Callable[[Console], list[Figure]]] = {"capture": capture.run, "refresh": refresh.run}
 
 
 def main(names: Sequence[str] = ()) -> int:

@@ -1,0 +1,37 @@
+"""What capture costs: every bar of reading PostgreSQL's changes, beside what the server itself can give.
+
+Rates are compared within one run: the contenders read the same backlog, each from a slot of its own, in turns, and the
+middle one of three turns counts. Absolute figures are the middle one of five, and want an idle machine.
+`PENSTOCK_BENCH_SCALE=0.01` makes everything smaller, to see that it runs; its figures mean nothing.
+"""
+
+from __future__ import annotations
+
+import os
+
+from rich.console import Console
+
+from penstock.bench.capture import backlog, decoding, idle, large, live, restart, snapshot
+from penstock.bench.capture.ground import Ground
+from penstock.bench.figure import Figure
+from penstock.errors import ConfigError
+
+_GROUPS = (backlog, decoding, live, snapshot, large, idle, restart)
+
+
+def run(console: Console) -> list[Figure]:
+    with Ground(console, _scale()) as ground:
+        return [figure for group in _GROUPS for figure in group.figures(ground)]
+
+
+def _scale() -> float:
+    text = os.environ.get("PENSTOCK_BENCH_SCALE", "1")
+    try:
+        scale = float(text)
+    except ValueError:
+        scale = 0.0
+    if not 0 < scale <= 1:
+        raise ConfigError(
+            f"PENSTOCK_BENCH_SCALE is {text!r}", hint="A number above 0 and up to 1, for example 0.01; 1 by default."
+        )
+    return scale
