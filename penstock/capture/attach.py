@@ -6,6 +6,7 @@ made, so that nothing holds WAL on a server that nobody reads.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,8 @@ from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.checks import check_new, check_readable, check_role, check_server, check_truncates
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import Connection, connect, connect_replication
+from penstock.capture.copy_pool import open_snapshot
+from penstock.capture.copy_ranges import CopyRange, TableSize, plan_ranges, table_sizes
 from penstock.capture.discover import SourceTable, discover
 from penstock.capture.publication import (
     check_publication,
@@ -28,6 +31,7 @@ from penstock.capture.publication import (
 )
 from penstock.capture.relations import differs, schema_changed
 from penstock.capture.slot import (
+    CreatedSlot,
     Identity,
     check_restorable,
     create_slot,
@@ -42,6 +46,8 @@ from penstock.errors import NotFound, PenstockError, PublicationLost, SchemaChan
 from penstock.lsn import Lsn
 from penstock.relation.schema import Schema
 
+NOWHERE = Lsn(0)
+
 
 @dataclass(frozen=True)
 class Attached:
@@ -52,21 +58,33 @@ class Attached:
     start: Lsn
     snapshot: SnapshotReader | None
     undo: ExitStack = field(default_factory=ExitStack)  # takes back what was made, if opening fails after all
+    only: bool = False  # nothing comes after the copy
+    before: Lsn = NOWHERE  # where the caller stands until the copy is delivered whole
 
 
 def attach_new(connection: Connection, config: SourceConfig, expected: Mapping[str, Schema] | None) -> Attached:
     check_truncates(connection, config.assume_no_truncate)
-    tables = check_new(connection, config.tables, config.slot_name, config.publication_name)
+    only = config.snapshot_mode == "initial_only"
+    publication = None if only else config.publication_name
+    tables = check_new(connection, config.tables, config.slot_name, publication, partitions=config.partitions)
     check_expected(tables, expected)
     undo = ExitStack()
     try:
-        _publish(connection, config.publication_name, tables, undo)
+        if not only:
+            _publish(connection, config.publication_name, tables, undo)
         failpoint.hit("capture.publication_made")
         attached = _make_slot(connection, config, tables, undo)
     except (PenstockError, psycopg.Error):
         undo.close()
         raise
     return attached
+
+
+def attach_finished(connection: Connection, config: SourceConfig, state: Checkpoint) -> Attached:
+    """A source that was only to be copied, and was."""
+    with closing(connect_replication(config.dsn)) as replication:
+        identity = identify(replication)
+    return Attached(identity, discover(connection, config.tables, config.partitions), state.lsn, None, only=True)
 
 
 def attach_restored(
@@ -83,7 +101,7 @@ def attach_restored(
             switch = timeline_end(replication, state.timeline, identity.timeline)
     check_restorable(state, config.database, config.slot_name, identity, status, switch)
     wait_until_free(connection, config.slot_name)
-    tables = discover(connection, config.tables)
+    tables = discover(connection, config.tables, config.partitions)
     check_readable(connection, tables)
     check_expected(tables, expected)
     publication = read_publication(connection, config.publication_name)
@@ -93,6 +111,9 @@ def attach_restored(
             hint=f"Remove slot {config.slot_name} and start again: changes made without it cannot be read.",
         )
     check_publication(publication, tables, extend=False)
+    if config.snapshot_mode == "always":
+        snapshot = copy_again(connection, config, tables)
+        return Attached(identity, tables, snapshot.point, snapshot.reader(anew=True), before=state.lsn)
     return Attached(identity, _as_captured(tables, expected or {}), state.lsn, None)
 
 
@@ -154,13 +175,55 @@ def _publish(connection: Connection, name: str, tables: dict[str, SourceTable], 
 def _make_slot(
     connection: Connection, config: SourceConfig, tables: dict[str, SourceTable], undo: ExitStack
 ) -> Attached:
-    created = create_slot(config.dsn, config.slot_name, timeout=config.slot_timeout, failover=config.failover)
-    undo.callback(drop_slot, connection, config.slot_name)
+    """The slot, and the copy under its snapshot; a source that is only copied has a temporary one, for its snapshot."""
+    only = config.snapshot_mode == "initial_only"
+    failover = config.failover and not only
+    created = create_slot(config.dsn, config.slot_name, timeout=config.slot_timeout, temporary=only, failover=failover)
+    if not only:
+        undo.callback(drop_slot, connection, config.slot_name)
     with closing(created.connection):
         failpoint.hit("capture.slot_created")
         snapshot = None
-        if config.snapshot_mode == "initial":
-            snapshot = SnapshotReader(config.dsn, created.snapshot, created.consistent_point, tables)
+        if config.snapshot_mode != "never":
+            snapshot = start_copy(connection, config, created, tables).reader()
             undo.callback(snapshot.close)
-            check_unchanged(tables, discover(connection, [table.spelled for table in tables.values()]))
-        return Attached(identify(created.connection), tables, created.consistent_point, snapshot, undo)
+        return Attached(identify(created.connection), tables, created.consistent_point, snapshot, undo, only=only)
+
+
+@dataclass(frozen=True)
+class PreparedCopy:
+    """Connections under one snapshot, and what is to be copied on them."""
+
+    connections: list[Connection]
+    point: Lsn
+    tables: dict[str, SourceTable]
+    sizes: dict[str, TableSize]
+    ranges: list[CopyRange]
+
+    def reader(self, *, anew: bool = False) -> SnapshotReader:
+        return SnapshotReader(self.connections, self.point, self.tables, self.ranges, self.sizes, anew=anew)
+
+
+def start_copy(
+    connection: Connection, config: SourceConfig, created: CreatedSlot, tables: dict[str, SourceTable]
+) -> PreparedCopy:
+    """The copy under a new slot's snapshot, all tables locked and still as they were looked at."""
+    opened = open_snapshot(config.dsn, created.snapshot, tables, config.copy_workers)
+    try:
+        found = discover(connection, [table.spelled for table in tables.values()], config.partitions)
+        check_unchanged(tables, found)
+        sizes = table_sizes(connection, tables)
+        ranges = plan_ranges(connection, tables, sizes, config.copy_range_blocks)
+        return PreparedCopy(opened, created.consistent_point, tables, sizes, ranges)
+    except BaseException:
+        for one in opened:
+            one.close()
+        raise
+
+
+def copy_again(connection: Connection, config: SourceConfig, tables: dict[str, SourceTable]) -> PreparedCopy:
+    """A copy at a newer LSN, which belongs to the snapshot of a temporary slot."""
+    name = f"penstock_at_{secrets.token_hex(4)}"
+    created = create_slot(config.dsn, name, timeout=config.slot_timeout, temporary=True)
+    with closing(created.connection):
+        return start_copy(connection, config, created, tables)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.capture.config import with_schema
+from penstock.capture.config import Partitions, with_schema
 from penstock.capture.connection import Connection, connect, translated
 from penstock.capture.discover import SourceTable, discover, spell
 from penstock.capture.publication import check_publication, read_publication
@@ -52,12 +52,17 @@ def check(
 
 
 def check_new(
-    connection: Connection, names: Sequence[str], slot: str | None, publication: str | None
+    connection: Connection,
+    names: Sequence[str],
+    slot: str | None,
+    publication: str | None,
+    *,
+    partitions: Partitions = "root",
 ) -> dict[str, SourceTable]:
     """The tables, once nothing stands in the way of a publication and a slot for them."""
     check_server(connection)
     check_role(connection)
-    tables = discover(connection, names)
+    tables = discover(connection, names, partitions)
     check_readable(connection, tables)
     if slot is not None and read_slot(connection, slot) is not None:
         raise slot_exists(slot)

@@ -25,6 +25,7 @@ ToastHandling = Literal["settle", "require-full", "cache-unchanged", "sentinel",
 Reader = Literal["auto", "stream", "pull"]
 Streaming = Literal["auto", "on", "off"]
 Format = Literal["arrow", "debezium-json"]
+Partitions = Literal["root", "leaves"]
 
 _CHOICES = {
     "ssl_mode": get_args(SslMode),
@@ -33,6 +34,7 @@ _CHOICES = {
     "reader": get_args(Reader),
     "streaming": get_args(Streaming),
     "format": get_args(Format),
+    "partitions": get_args(Partitions),
 }
 _FROM_DSN = {
     "host": "hostname",
@@ -81,7 +83,9 @@ class SourceConfig:
     publication_column_list: str | Sequence[str] | Mapping[str, str | Sequence[str]] = field(default="", hash=False)
 
     snapshot_mode: SnapshotMode = "initial"
-    copy_workers: int = 4
+    copy_workers: int = 4  # connections that copy at once
+    copy_range_blocks: int = 8192  # blocks of a table that are copied as one range: what a crash can cost
+    partitions: Partitions = "root"  # a partitioned table is one table, or each of its leaves is one
     format: Format = "arrow"
     include_before_image: bool = True
     toast_handling: ToastHandling = "settle"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ConfigError, NotYet
+from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
     from penstock.capture.config import SourceConfig
@@ -22,7 +22,7 @@ _TIMES = (
     "server_heartbeat_interval",
     "idle_timeout",
 )
-_COUNTS = ("max_batch_size", "max_wal_lag_bytes", "max_transaction_memory_bytes", "copy_workers")
+_COUNTS = ("max_batch_size", "max_wal_lag_bytes", "max_transaction_memory_bytes", "copy_workers", "copy_range_blocks")
 _SWITCHES = (
     "failover",
     "include_before_image",
@@ -46,8 +46,6 @@ def check(config: SourceConfig, choices: Mapping[str, tuple[str, ...]]) -> None:
             raise ConfigError(f"{name} is {getattr(config, name)!r}", hint="It is True or False.")
     _check_row_filter(config.publication_row_filter)
     _check_column_list(config.publication_column_list)
-    if config.snapshot_mode not in ("initial", "never"):
-        raise NotYet(f"snapshot_mode {config.snapshot_mode!r}", hint="Use 'initial' or 'never'.")
 
 
 def _check_texts(config: SourceConfig) -> None:

@@ -1,7 +1,7 @@
 """What the source's catalog says of the asked tables: names resolved, shapes read, nothing made.
 
-`*` stands for all plain tables of a schema (views and foreign tables are not tables). A name asked for by itself must
-be a plain table, and every table must have an identity that its own UPDATE and DELETE can write.
+`*` stands for all tables of a schema (views and foreign tables are not tables; partitions belong to their root). A name
+asked for by itself must be a table, and every table must have an identity that its own UPDATE and DELETE can write.
 """
 
 from __future__ import annotations
@@ -12,22 +12,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.capture.config import with_schema
+from penstock.capture.config import Partitions, with_schema
 from penstock.capture.connection import Connection, connect, translated
 from penstock.capture.foreign_keys import foreign_keys
+from penstock.capture.partitions import VIA_ROOT, check_roots, leaves_of, of_schema
 from penstock.errors import ConfigError, NotFound, NotYet, SourceError, UnsafeTable
 from penstock.relation.schema import Column, ReplicaIdentity, Schema
 from penstock.relation.types import PgType
 from penstock.zset import RAW_FIELDS
 
-_KINDS = {"p": "a partitioned table", "v": "a view", "m": "a materialized view", "f": "a foreign table"}
+_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _NAME = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^"]+)')
 _PLAIN = re.compile("[a-z_][a-z0-9_]*")
 _RESERVED = frozenset(field.name for field in RAW_FIELDS)
 
 _RELATIONS = """
 SELECT n.nspname, c.relname, c.oid::int8, c.relkind::text, c.relpersistence::text, c.relreplident::text,
-       COALESCE(c.relfilenode::int8, 0)
+       COALESCE(c.relfilenode::int8, 0),
+       COALESCE((SELECT i.inhparent::int8 FROM pg_inherits i WHERE i.inhrelid = c.oid AND c.relispartition LIMIT 1), 0)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
 ORDER BY 1, 2
@@ -66,6 +68,7 @@ class SourceTable:
     sends: tuple[str, ...]
     generated: bool = False  # has a stored generated column
     filenode: int = 0  # changes when the table is rewritten or truncated
+    partitioned: bool = False  # its rows are in its partitions
 
     @property
     def name(self) -> str:
@@ -85,6 +88,7 @@ class _Entry:
     persistence: str
     identity: ReplicaIdentity
     filenode: int
+    parent: int  # what it is a partition of
 
     @property
     def name(self) -> str:
@@ -95,8 +99,10 @@ class _Entry:
         return spell(self.schema, self.table)
 
 
-def _entry(schema: str, table: str, oid: int, kind: str, persistence: str, identity: str, node: int) -> _Entry:
-    return _Entry(schema, table, oid, kind, persistence, ReplicaIdentity(identity), node)
+def _entry(
+    schema: str, table: str, oid: int, kind: str, persistence: str, identity: str, node: int, parent: int
+) -> _Entry:
+    return _Entry(schema, table, oid, kind, persistence, ReplicaIdentity(identity), node, parent)
 
 
 def inspect(dsn: str, tables: Sequence[str], *, schema_name: str = "public") -> dict[str, Schema]:
@@ -106,11 +112,12 @@ def inspect(dsn: str, tables: Sequence[str], *, schema_name: str = "public") -> 
     return {name: table.schema for name, table in found.items()}
 
 
-def discover(connection: Connection, names: Sequence[str]) -> dict[str, SourceTable]:
+def discover(connection: Connection, names: Sequence[str], partitions: Partitions = "root") -> dict[str, SourceTable]:
     """The asked tables by name, in the order of their names."""
+    as_root = partitions == "root" and connection.info.server_version >= VIA_ROOT
     with translated():
         entries = [_entry(*row) for row in connection.execute(_RELATIONS)]
-        chosen = _choose(entries, names)
+        chosen = _choose(entries, names, as_root)
         oids = [entry.oid for entry in chosen.values()]
         columns = _by_table(connection, _columns_query(connection.info.server_version), oids)
         keys = _by_table(connection, _KEYS, oids)
@@ -136,6 +143,7 @@ def discover(connection: Connection, names: Sequence[str]) -> dict[str, SourceTa
             sends=tuple(row[7] for row in rows),
             generated=any(row[6] for row in rows),
             filenode=entry.filenode,
+            partitioned=entry.kind == "p",
         )
     return tables
 
@@ -160,19 +168,23 @@ def split_name(name: str) -> tuple[str, str]:
     return schema, table
 
 
-def _choose(entries: list[_Entry], names: Sequence[str]) -> dict[str, _Entry]:
+def _choose(entries: list[_Entry], names: Sequence[str], as_root: bool) -> dict[str, _Entry]:
     chosen: dict[str, _Entry] = {}
     for name in names:
         schema, table = split_name(name)
         if table == "*":
-            matches = [e for e in entries if e.schema == schema and e.kind in "rp" and e.persistence == "p"]
+            plain = [e for e in entries if e.schema == schema and e.kind in "rp" and e.persistence == "p"]
+            matches = of_schema(plain, as_root=as_root)
         else:
             matches = [e for e in entries if (e.schema, e.table) == (schema, table)]
+            if matches and matches[0].kind == "p" and not as_root:
+                matches = leaves_of(entries, matches[0])
         if not matches:
             raise _unknown(name, entries)
         for entry in matches:
             _check_entry(entry)
             chosen[entry.name] = entry
+    check_roots(entries, chosen)
     return chosen
 
 
@@ -189,7 +201,8 @@ def _unknown(name: str, entries: list[_Entry]) -> NotFound:
 def _check_entry(entry: _Entry) -> None:
     if entry.kind in _KINDS:
         raise NotYet(
-            f"capturing {entry.name}, which is {_KINDS[entry.kind]},", hint="Name plain tables; each partition is one."
+            f"capturing {entry.name}, which is {_KINDS[entry.kind]},",
+            hint="Name plain tables, such as those it reads.",
         )
     if entry.persistence != "p":
         raise UnsafeTable(

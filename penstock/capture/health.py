@@ -11,7 +11,7 @@ from penstock.capture.slot import SlotStatus
 from penstock.lsn import Lsn
 
 _NOWHERE = Lsn(0)
-Phase = Literal["closed", "copying", "streaming", "reconnecting", "failed"]
+Phase = Literal["closed", "copying", "streaming", "finished", "reconnecting", "failed"]
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,8 @@ class Metrics:
 
 def assess(phase: Phase, slot: str, status: SlotStatus | None, limit: int) -> Health:
     """What the slot's status means for somebody on call."""
+    if phase == "finished":
+        return Health("ok", "the tables were copied, and nothing more was asked for", phase)
     if status is None:
         return Health("failed", f"replication slot {slot} does not exist", phase)
     known = (status.lag_bytes, status.retained_bytes, status.wal_status, status.safe_wal_bytes)

@@ -22,7 +22,7 @@ from penstock.catalog import relations, sources, stream_tables
 from penstock.catalog.lease import Lease
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
-from penstock.errors import AlreadyExists, ConfigError, SourceError
+from penstock.errors import AlreadyExists, ConfigError, NotYet, SourceError
 from penstock.failpoint import FailpointReached
 from penstock.lsn import Lsn
 from penstock.relation.home import Home
@@ -163,5 +163,10 @@ def _check_arguments(name: str, tables: Sequence[str], options: dict[str, Any]) 
         )
     if isinstance(tables, str) or not tables:
         raise ConfigError("tables must be a list of table names", hint='For example ["public.orders", "public.*"].')
+    if options.get("snapshot_mode") in ("always", "initial_only"):
+        raise NotYet(
+            f"snapshot_mode {options['snapshot_mode']!r} for a home",
+            hint="A home keeps what it copied and goes on: use 'initial', and resync() to copy a table again.",
+        )
     if "slot_name" in options:
         raise ConfigError("slot_name cannot be given", hint="penstock makes a slot of its own for every source.")

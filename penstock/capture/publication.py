@@ -12,13 +12,15 @@ from psycopg import sql
 
 from penstock.capture.connection import Connection, translated
 from penstock.capture.discover import SourceTable, spell
+from penstock.capture.partitions import VIA_ROOT
 from penstock.errors import SourceError
 
 _MARK = "made by penstock"
 _PUBLICATION = """
 SELECT p.puballtables, p.pubinsert AND p.pubupdate AND p.pubdelete
            AND COALESCE((to_jsonb(p) ->> 'pubtruncate')::bool, true),  -- 11 and later
-       obj_description(p.oid, 'pg_publication'), to_jsonb(p) ->> 'pubgencols'
+       obj_description(p.oid, 'pg_publication'), to_jsonb(p) ->> 'pubgencols',
+       COALESCE((to_jsonb(p) ->> 'pubviaroot')::bool, false)
 FROM pg_publication p WHERE p.pubname = %s
 """
 _TABLES = "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s"
@@ -40,6 +42,7 @@ class Publication:
     generated: bool  # publishes stored generated columns (18 and later)
     tables: frozenset[str]
     filtered: frozenset[str]  # tables with a row filter or a column list
+    via_root: bool = True  # changes of a partition come under its root's name
 
     def missing(self, tables: Mapping[str, SourceTable]) -> list[str]:
         return sorted(set(tables) - self.tables)
@@ -52,8 +55,9 @@ def read_publication(connection: Connection, name: str) -> Publication | None:
             return None
         tables = frozenset(found for (found,) in connection.execute(_TABLES, [name]))
         filtered = frozenset(found for found, cut in connection.execute(_LISTED, [name]) if cut)
-    _, whole, comment, generated = row
-    return Publication(name, str(comment or "").startswith(_MARK), whole, generated == "s", tables, filtered)
+    _, whole, comment, generated, via_root = row
+    ours = str(comment or "").startswith(_MARK)
+    return Publication(name, ours, whole, generated == "s", tables, filtered, via_root)
 
 
 def check_publication(found: Publication, tables: Mapping[str, SourceTable], *, extend: bool) -> None:
@@ -76,6 +80,13 @@ def check_publication(found: Publication, tables: Mapping[str, SourceTable], *, 
             f"publication {name} leaves out the generated columns of {', '.join(generated)}",
             hint=f"Run ALTER PUBLICATION {spell(name)} SET (publish_generated_columns = stored).",
         )
+    roots = [name for name, table in tables.items() if table.partitioned]
+    if roots and not found.via_root:
+        raise SourceError(
+            f"publication {name} gives the changes of {', '.join(roots)} under the names of their partitions",
+            hint=f"Run ALTER PUBLICATION {spell(name)} SET (publish_via_partition_root = true), "
+            "or capture the partitions as tables: partitions='leaves'.",
+        )
     missing = found.missing(tables)
     if missing and not (extend and found.ours):
         spelled = ", ".join(tables[one].spelled for one in missing)
@@ -88,9 +99,12 @@ def check_publication(found: Publication, tables: Mapping[str, SourceTable], *, 
 
 def make_publication(connection: Connection, name: str, tables: Mapping[str, SourceTable]) -> None:
     with translated(), connection.transaction():
-        options = sql.SQL("")
+        given = []
         if connection.info.server_version >= 180000:
-            options = sql.SQL(" WITH (publish_generated_columns = stored)")
+            given.append(sql.SQL("publish_generated_columns = stored"))
+        if connection.info.server_version >= VIA_ROOT:
+            given.append(sql.SQL("publish_via_partition_root = true"))
+        options = sql.SQL(" WITH ({})").format(sql.SQL(", ").join(given)) if given else sql.SQL("")
         connection.execute(
             sql.SQL("CREATE PUBLICATION {} FOR TABLE {}").format(sql.Identifier(name), _list(tables)) + options
         )
@@ -118,5 +132,6 @@ def drop_publication(connection: Connection, name: str) -> None:
 def _list(tables: Mapping[str, SourceTable]) -> sql.Composed:
     """ONLY: a table's inheritance children are tables of their own."""
     return sql.SQL(", ").join(
-        sql.SQL("ONLY {}").format(sql.Identifier(table.schema_name, table.table_name)) for table in tables.values()
+        sql.SQL("" if table.partitioned else "ONLY ") + sql.Identifier(table.schema_name, table.table_name)
+        for table in tables.values()
     )

@@ -77,6 +77,13 @@ def copied_rows(table: SourceTable, data: Bytes, count: int, fields: Ints, first
     )
 
 
+def truncated_rows(table: SourceTable) -> Rows:
+    """One TRUNCATE of a table: a row without values."""
+    columns = tuple(pa.nulls(1, column.arrow) for column in table.schema.columns)
+    nothing = np.zeros(1, np.int64)
+    return Rows(columns, nothing, np.full(1, ord("T"), np.int64), nothing, pa.nulls(1, pa.string()))
+
+
 def _columns(
     table: SourceTable, data: Bytes, first: Ints, borrowed: Ints, key: Bytes, fields: Ints
 ) -> tuple[tuple[pa.Array, ...], Ints]:

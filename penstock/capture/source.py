@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from penstock import failpoint
-from penstock.capture.attach import Attached, attach_new, attach_restored
+from penstock.capture.attach import Attached, attach_finished, attach_new, attach_restored
 from penstock.capture.backlog import Backlog
 from penstock.capture.batch import Batch
 from penstock.capture.binary_columns import is_binary
@@ -25,6 +25,7 @@ from penstock.capture.decode import WalDecoder
 from penstock.capture.health import Health, Metrics, Phase, assess
 from penstock.capture.relations import Relations
 from penstock.capture.slot import read_slot
+from penstock.capture.snapshot import CopyProgress
 from penstock.capture.stream import WalStream
 from penstock.capture.target import Target
 from penstock.errors import ConfigError, PenstockError, SourceError
@@ -64,7 +65,19 @@ class PostgresSource:
             return "failed"
         if self._attached is None:
             return "closed"
-        return "streaming" if self._attached.snapshot is None or self._attached.snapshot.finished else "copying"
+        if self._attached.snapshot is not None and not self._attached.snapshot.finished:
+            return "copying"
+        return "finished" if self._attached.only else "streaming"
+
+    @property
+    def finished(self) -> bool:
+        """Nothing more will come: the source was only to be copied, and was."""
+        return self.phase == "finished"
+
+    def copy_progress(self) -> dict[str, CopyProgress]:
+        """How far the copy of each table is; nothing once it is over."""
+        snapshot = self._opened().snapshot
+        return {} if snapshot is None else snapshot.progress()
 
     def restore(self, state: Checkpoint | None) -> None:
         """Where to go on; before open(). None starts anew."""
@@ -82,12 +95,14 @@ class PostgresSource:
         try:
             if self._restored is None:
                 self._attached = attach_new(self._connection, self._config, self._expected)
+            elif self._config.snapshot_mode == "initial_only":
+                self._attached = attach_finished(self._connection, self._config, self._restored)
             else:
                 self._attached = attach_restored(self._connection, self._config, self._restored, self._expected)
             self._backlog = Backlog(self._attached.start)
             self._decoder = WalDecoder(Relations(self._attached.tables))
-            self._position = self._attached.start if self._attached.snapshot is None else Lsn(0)
-            if self._attached.snapshot is None:
+            self._position = self._attached.start if self._attached.snapshot is None else self._attached.before
+            if self._attached.snapshot is None and not self._attached.only:
                 self._start_stream()
         except BaseException as error:
             if self._attached is not None and isinstance(error, PenstockError):
@@ -104,6 +119,8 @@ class PostgresSource:
         wait = self._config.poll_interval if timeout is None else timeout
         if attached.snapshot is not None and not attached.snapshot.finished:
             return self._poll_copy(limit, wait)
+        if attached.only:
+            return None
         return self._poll_stream(limit, wait)
 
     def checkpoint(self) -> Checkpoint:

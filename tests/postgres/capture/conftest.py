@@ -49,7 +49,8 @@ class Received:
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         found = [row for batch in self.batches for row in batch.to_arrow().get(table, _EMPTY).to_pylist()]
-        assert [r["_seq"] for r in found if r["_op"] == "R"] == sorted(r["_seq"] for r in found if r["_op"] == "R")
+        copied = [(r["_lsn"], r["_seq"]) for r in found if r["_op"] == "R"]
+        assert copied == sorted(copied)
         return found
 
     def state(self, table: str, *key: str) -> dict[tuple[Any, ...], dict[str, Any]]:

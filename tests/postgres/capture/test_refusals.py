@@ -54,7 +54,7 @@ def left_behind(db) -> tuple[int, int]:
         ),
         ("CREATE UNLOGGED TABLE t (a int PRIMARY KEY)", UnsafeTable, "SET LOGGED"),
         ("CREATE VIEW t AS SELECT 1 AS a", NotYet, "plain tables"),
-        ("CREATE TABLE t (a int) PARTITION BY LIST (a)", NotYet, "plain tables"),
+        ("CREATE TABLE t (a int) PARTITION BY LIST (a)", UnsafeTable, "Add a primary key"),
         ("CREATE TABLE t (a int PRIMARY KEY, _lsn int)", SourceError, "Rename"),
         pytest.param(
             "CREATE TABLE t (a int PRIMARY KEY, g int GENERATED ALWAYS AS (a + 1) VIRTUAL)",

@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 from penstock.capture import Checkpoint, PostgresSource, SourceConfig
 from penstock.capture.connection import connect
 from penstock.catalog.sources import Source
-from penstock.errors import ConfigError, NotYet, PenstockError
+from penstock.errors import ConfigError, PenstockError
 from penstock.lsn import Lsn
 
 GOOD = {"database": "shop", "table_name": "orders", "slot_name": "s"}
@@ -110,12 +110,6 @@ def test_bad_dsns_are_refused_with_a_hint(dsn, tables, options):
     with pytest.raises(ConfigError) as refused:
         SourceConfig.from_dsn(dsn, tables, slot_name="s", **options)
     assert refused.value.hint
-
-
-@pytest.mark.parametrize("mode", ["always", "initial_only"])
-def test_modes_that_are_not_there_yet(mode):
-    with pytest.raises(NotYet, match=mode):
-        SourceConfig(**GOOD, snapshot_mode=mode)
 
 
 def test_a_configuration_does_not_change_and_hides_its_password():
