@@ -6,6 +6,7 @@ leave stops it. A process that was killed does not count: its entry is removed b
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import warnings
@@ -70,14 +71,21 @@ class EmbeddedPostgres:
     def log(self) -> Path:
         return self._server.log
 
+    def program(self, name: str) -> Path:
+        """One of the programs that came with the server, such as pg_recvlogical."""
+        return Path(self._server.bin_path) / name
+
     def stop(self) -> None:
         """Leave the server; it stops when nobody else uses it, here or in another process. Safe to call twice."""
         if self._stopped:
             return
         self._stopped = True
+        with self._server._lock:
+            self._forget_dead_processes()
         _users[self.folder] -= 1
         if not _users[self.folder]:
             self._server.cleanup()
+        atexit.unregister(self._server._cleanup)  # it would make the lock file again where the folder is gone
 
     def _write_settings(self, settings: Mapping[str, str]) -> None:
         ours = self.folder / "penstock.conf"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from psycopg import sql
 from psycopg.pq import ExecStatus
 
-from penstock.bench.capture.ground import Database, Ground, expect, program
+from penstock.bench.capture.ground import Database, Ground, expect
 from penstock.capture import Checkpoint, PostgresSource, SourceConfig
 from penstock.capture.bulk import BulkReader
 from penstock.capture.connection import Connection, connect
@@ -66,7 +66,8 @@ def drop_copied_slot(source: Database) -> None:
 
 
 def recvlogical(source: Database, end: Lsn) -> None:
-    command = [program("pg_recvlogical"), "--start", "--no-loop", f"--dbname={source.dsn}", f"--slot={_RECV_SLOT}"]
+    command = [str(source.server.program("pg_recvlogical")), "--start", "--no-loop"]
+    command += [f"--dbname={source.dsn}", f"--slot={_RECV_SLOT}"]
     options = ["proto_version=1", f"publication_names={PUBLICATION}", "binary=true"]
     command += [f"--endpos={end}", "--file=/dev/null", *(f"--option={option}" for option in options)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

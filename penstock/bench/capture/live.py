@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.bench.capture import contenders
-from penstock.bench.capture.ground import Database, Ground, expect, program
+from penstock.bench.capture.ground import Database, Ground, expect
 from penstock.bench.figure import Figure
 from penstock.capture import PostgresSource
 
@@ -53,7 +53,7 @@ def figures(ground: Ground) -> list[Figure]:
 def _run(ground: Ground, source: Database, reader: PostgresSource, length: float) -> _Run:
     source.execute("TRUNCATE t")
     contenders.poll_all(reader)
-    with _writer(ground.folder, source.dsn, max(1, round(length))) as writer:
+    with _writer(ground.folder, source, max(1, round(length))) as writer:
         arrivals = _arrivals(reader, writer)
     keys, arrived = (np.concatenate(column) for column in zip(*arrivals, strict=True))
     log = _log(ground.folder)
@@ -68,15 +68,16 @@ def _run(ground: Ground, source: Database, reader: PostgresSource, length: float
 
 
 @contextmanager
-def _writer(folder: Path, dsn: str, length: int) -> Iterator[subprocess.Popen[str]]:
+def _writer(folder: Path, source: Database, length: int) -> Iterator[subprocess.Popen[str]]:
     """pgbench at work, ended with the block whatever happens."""
     for old in folder.glob("live.log*"):
         old.unlink()
     script = folder / "live.sql"
     script.write_text(_SCRIPT)
-    command = [program("pgbench"), "--no-vacuum", "--protocol=prepared", f"--client={_CLIENTS}", "--jobs=1"]
+    command = [str(source.server.program("pgbench")), "--no-vacuum", "--protocol=prepared"]
+    command += [f"--client={_CLIENTS}", "--jobs=1"]
     command += [f"--rate={_RATE}", f"--time={length}", f"--file={script}", "--define=n=0"]
-    command += ["--log", f"--log-prefix={folder / 'live.log'}", dsn]
+    command += ["--log", f"--log-prefix={folder / 'live.log'}", source.dsn]
     writer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         yield writer
