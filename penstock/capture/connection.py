@@ -22,6 +22,7 @@ from penstock.errors import (
     MissingPrivilege,
     NoSlotLeft,
     SlotInUse,
+    SlotLost,
     SourceError,
     SourceUnreachable,
 )
@@ -101,12 +102,20 @@ def translate(error: psycopg.Error) -> SourceError:
             return SourceUnreachable(text, hint="Another session holds the lock; try again when it has finished.")
         case pg.ObjectInUse():
             return SlotInUse(text, hint="Stop the other consumer, or use a slot of its own.")
+        case psycopg.Error() if re.search(_NO_SLOT, text):
+            return SlotLost(text, hint="Run `penstock slots recreate` for its source; the tables are copied again.")
         case psycopg.OperationalError() if error.sqlstate in (None, *_GONE) or error.sqlstate[:2] in ("08", "28"):
             return _unreachable(text)
+        case psycopg.Error() if type(error) is psycopg.DatabaseError and error.sqlstate is None:
+            return _unreachable(text)  # libpq's own words in place of a result: the connection ended
         case _:
             return SourceError(text, hint="The source refused this; see the server's log for the statement.")
 
 
+_NO_SLOT = (
+    r'replication slot ".*" does not exist|can no longer (access|get changes from) replication slot|'
+    r"cannot read from logical replication slot|requested WAL segment \w+ has already been removed"
+)
 _GONE = ("57P01", "57P02", "57P03", "57P05", "3D000")
 # libpq gives no SQLSTATE for a connection that was not made, so these are told by its words. A server that speaks
 # another language is retried instead: slower to say so, never wrong.

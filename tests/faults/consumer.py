@@ -53,11 +53,13 @@ class Consumer:
         while not self._tried():
             assert time.monotonic() < deadline, f"still not there after {len(self.errors)} errors: {self.errors[-1]}"
 
-    def step(self) -> None:
+    def step(self, *, acknowledge: bool = False) -> None:
         """One poll; a transient error costs what was not durable."""
         try:
             self._open()
             self._poll()
+            if acknowledge:
+                self.make_durable(acknowledge=True)
         except PenstockError as error:
             self.fall_back(error)
 

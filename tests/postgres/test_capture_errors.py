@@ -76,6 +76,7 @@ def test_a_lost_connection_is_made_again_by_the_next_call(
     ps: penstock.Session, source: psycopg.Connection[Any], source_db: str
 ) -> None:
     ps.add_source("shop", source_db, tables=["a", "b"])
+    change(source, 99)
     ps.catch_up()
     source.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active_pid IS NOT NULL")
     change(source, 100)

@@ -26,6 +26,7 @@ def end_of_log(db) -> Lsn:
     return Lsn.parse(db.execute("SELECT pg_current_wal_lsn()::text").fetchone()[0])
 
 
+@pytest.mark.since(17, "a slot knows since when nobody reads it")
 def test_a_slot_is_listed_with_what_the_server_knows(db, source_db, slot):
     name, start = slot
     with connect(source_db) as connection:
@@ -38,6 +39,7 @@ def test_a_slot_is_listed_with_what_the_server_knows(db, source_db, slot):
         assert read_slot(connection, name) is None
 
 
+@pytest.mark.since(11, "pg_replication_slot_advance")
 def test_a_slot_moves_forward_only_and_not_past_what_is_durable(db, source_db, slot):
     name, start = slot
     db.execute("CREATE TABLE t (a int); INSERT INTO t SELECT generate_series(1, 100)")
@@ -71,6 +73,7 @@ def test_a_slot_that_is_read_stays_where_it_is(db, source_db, make_source, monke
     assert refused.value.transient
 
 
+@pytest.mark.since(17, "failover slots")
 def test_the_failover_flag_is_set_at_creation(db, make_source):
     db.execute("CREATE TABLE t (id int PRIMARY KEY)")
     make_source("t", slot="failing_over", failover=True).open()
