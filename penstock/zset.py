@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -48,3 +50,39 @@ def consolidate(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
 def is_settled(raw: pa.Table) -> bool:
     """True for captured rows that carry both images already and no TRUNCATE."""
     return raw[ABSENT].null_count == raw.num_rows and not pc.any(pc.equal(raw["_op"], "T")).as_py()
+
+
+def key_ids(keys: pa.Table) -> npt.NDArray[np.int64]:
+    """A number per row, equal for equal keys (NULL equals NULL)."""
+    total = np.zeros(keys.num_rows, dtype=np.int64)
+    for column in keys.columns:
+        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+        chunk = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+        codes = chunk.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        total = np.unique(total * (len(chunk.dictionary) + 1) + codes, return_inverse=True)[1].astype(np.int64)
+    return total
+
+
+def absent_mask(raw: pa.Table, width: int) -> npt.NDArray[np.bool_]:
+    """Which values of which row the WAL did not carry, as a row × column mask."""
+    encoded = raw[ABSENT].combine_chunks().dictionary_encode()
+    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    patterns = np.zeros((len(encoded.dictionary) + 1, width), dtype=bool)
+    for index, text in enumerate(encoded.dictionary.to_pylist()):
+        patterns[index, [int(part) for part in text.split(",")]] = True
+    codes = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy()
+    return np.asarray(patterns[codes], dtype=bool)
+
+
+def absent_texts(mask: npt.NDArray[np.bool_]) -> pa.Array:
+    """The inverse of `absent_mask`: a text per row, NULL where nothing is absent. Patterns are few.
+
+    >>> absent_texts(np.array([[False, True, True], [False, False, False]])).to_pylist()
+    ['1,2', None]
+    """
+    if not mask.any():
+        return pa.nulls(len(mask), pa.string())
+    patterns, which = np.unique(np.packbits(mask, axis=1), axis=0, return_inverse=True)
+    spelled = np.unpackbits(patterns, axis=1, count=mask.shape[1])
+    texts = [",".join(map(str, np.flatnonzero(line))) or None for line in spelled]
+    return pa.array(texts, pa.string()).take(pa.array(which.reshape(-1)))

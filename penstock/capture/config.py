@@ -22,6 +22,8 @@ from penstock.errors import ConfigError
 SnapshotMode = Literal["initial", "never", "always", "initial_only"]
 SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
 ToastHandling = Literal["settle", "require-full", "cache-unchanged", "sentinel", "fetch"]
+Consolidate = Literal["transaction", "flush", "off"]
+SchemaChanges = Literal["follow", "stop"]
 Reader = Literal["auto", "stream", "pull"]
 Streaming = Literal["auto", "on", "off"]
 Format = Literal["arrow", "debezium-json"]
@@ -31,6 +33,8 @@ _CHOICES = {
     "ssl_mode": get_args(SslMode),
     "snapshot_mode": get_args(SnapshotMode),
     "toast_handling": get_args(ToastHandling),
+    "consolidate": get_args(Consolidate),
+    "on_schema_change": get_args(SchemaChanges),
     "reader": get_args(Reader),
     "streaming": get_args(Streaming),
     "format": get_args(Format),
@@ -89,7 +93,9 @@ class SourceConfig:
     format: Format = "arrow"
     include_before_image: bool = True
     toast_handling: ToastHandling = "settle"
-    consolidate: bool = True
+    toast_cache_bytes: int = 64 << 20
+    consolidate: Consolidate = "transaction"
+    on_schema_change: SchemaChanges = "follow"
     two_phase: bool = False
     streaming: Streaming = "auto"
     reader: Reader = "auto"

@@ -22,11 +22,17 @@ _TIMES = (
     "server_heartbeat_interval",
     "idle_timeout",
 )
-_COUNTS = ("max_batch_size", "max_wal_lag_bytes", "max_transaction_memory_bytes", "copy_workers", "copy_range_blocks")
+_COUNTS = (
+    "max_batch_size",
+    "max_wal_lag_bytes",
+    "max_transaction_memory_bytes",
+    "copy_workers",
+    "copy_range_blocks",
+    "toast_cache_bytes",
+)
 _SWITCHES = (
     "failover",
     "include_before_image",
-    "consolidate",
     "two_phase",
     "server_heartbeat_enabled",
     "reconnect",

@@ -26,11 +26,10 @@ from penstock.catalog.store import Catalog
 from penstock.lake.base_files import BaseFiles, base_files
 from penstock.lake.net_changes import NetChanges
 from penstock.lake.session import small_queries
-from penstock.lake.settle import key_ids
 from penstock.relation import segment
 from penstock.relation.home import Home
 from penstock.relation.segment import Segment
-from penstock.zset import WEIGHT, consolidate
+from penstock.zset import WEIGHT, consolidate, key_ids
 
 # Changes up to this many rows travel through Arrow into the plan itself; more are read from their files by Spark.
 SMALL = 50_000

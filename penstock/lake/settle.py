@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from penstock.errors import SourceError
 from penstock.lsn import Lsn
 from penstock.relation.schema import Schema
-from penstock.zset import ABSENT, CHANGE_COLUMNS, WEIGHT, consolidate, is_settled
+from penstock.zset import ABSENT, CHANGE_COLUMNS, WEIGHT, absent_mask, consolidate, is_settled, key_ids
 
 Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -38,7 +38,7 @@ def settle(raw: pa.Table, schema: Schema, lookup: Lookup, everything: Callable[[
 
 def _complete(rows: pa.Table, schema: Schema, truncated: Mask, epoch: Indices, lookup: Lookup) -> pa.Table:
     weight = rows[WEIGHT].to_numpy()
-    absent = _absent_columns(rows, len(schema.columns))
+    absent = absent_mask(rows, len(schema.columns))
     previous = _previous_of_key(key_ids(rows.select(list(schema.key))), epoch, truncated)
     removal = weight < 0
     _check_order(rows, schema, removal, previous, truncated)
@@ -62,28 +62,6 @@ def _complete(rows: pa.Table, schema: Schema, truncated: Mask, epoch: Indices, l
         both = pa.chunked_array([*rows[name].chunks, *known[name].chunks], type=rows[name].type)
         columns.append(both.take(pa.array(source)))
     return pa.table(columns, names=rows.column_names).drop_columns([ABSENT])
-
-
-def _absent_columns(rows: pa.Table, width: int) -> npt.NDArray[np.bool_]:
-    """Which values of which row the WAL did not carry, as a row × column mask."""
-    encoded = rows[ABSENT].combine_chunks().dictionary_encode()
-    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    patterns = np.zeros((len(encoded.dictionary) + 1, width), dtype=bool)
-    for index, text in enumerate(encoded.dictionary.to_pylist()):
-        patterns[index, [int(part) for part in text.split(",")]] = True
-    codes = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy()
-    return np.asarray(patterns[codes], dtype=bool)
-
-
-def key_ids(keys: pa.Table) -> Indices:
-    """A number per row, equal for equal keys (NULL equals NULL)."""
-    total = np.zeros(keys.num_rows, dtype=np.int64)
-    for column in keys.columns:
-        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-        chunk = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-        codes = chunk.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        total = np.unique(total * (len(chunk.dictionary) + 1) + codes, return_inverse=True)[1].astype(np.int64)
-    return total
 
 
 def _previous_of_key(ids: Indices, epoch: Indices, truncated: Mask) -> Indices:

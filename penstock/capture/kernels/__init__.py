@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_MODULES = ("libpq", "frames", "gather", "binary")
+_MODULES = ("libpq", "frames", "gather", "binary", "repeats")
 
 
 def compile_kernels() -> None:
