@@ -30,6 +30,7 @@ from penstock.capture.publication import (
     shrink_publication,
 )
 from penstock.capture.relations import differs, schema_changed
+from penstock.capture.selection import Selection, narrowed_like, select
 from penstock.capture.slot import (
     CreatedSlot,
     Identity,
@@ -66,7 +67,14 @@ def attach_new(connection: Connection, config: SourceConfig, expected: Mapping[s
     check_truncates(connection, config.assume_no_truncate)
     only = config.snapshot_mode == "initial_only"
     publication = None if only else config.publication_name
-    tables = check_new(connection, config.tables, config.slot_name, publication, partitions=config.partitions)
+    tables = check_new(
+        connection,
+        config.tables,
+        config.slot_name,
+        publication,
+        partitions=config.partitions,
+        selection=Selection.of(config),
+    )
     check_expected(tables, expected)
     undo = ExitStack()
     try:
@@ -102,6 +110,7 @@ def attach_restored(
     check_restorable(state, config.database, config.slot_name, identity, status, switch)
     wait_until_free(connection, config.slot_name)
     tables = discover(connection, config.tables, config.partitions)
+    tables = select(connection, tables, Selection.of(config), config.publication_name)
     check_readable(connection, tables)
     check_expected(tables, expected)
     publication = read_publication(connection, config.publication_name)
@@ -150,7 +159,7 @@ def _nullable_as(expected: Schema, found: Schema) -> Schema:
 def check_unchanged(before: Mapping[str, SourceTable], locked: Mapping[str, SourceTable]) -> None:
     """No DDL may lie between the look at the tables and the lock on them: the snapshot is in between."""
     for name, table in before.items():
-        difference = differs(table.schema, locked[name].schema)
+        difference = differs(table.schema, narrowed_like(locked[name], table).schema)
         if difference is None and (table.oid, table.filenode) != (locked[name].oid, locked[name].filenode):
             difference = "it was rewritten, truncated or made again"
         if difference:

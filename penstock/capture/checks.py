@@ -8,9 +8,10 @@ from typing import Any
 from penstock.capture.config import Partitions, with_schema
 from penstock.capture.connection import Connection, connect, translated
 from penstock.capture.discover import SourceTable, discover, spell
-from penstock.capture.publication import check_publication, read_publication
+from penstock.capture.publication import Publication, check_publication, read_publication
+from penstock.capture.selection import EVERYTHING, Selection, select
 from penstock.capture.slot import read_slot, slot_exists
-from penstock.errors import MissingPrivilege, NoSlotLeft, NotYet, SourceError
+from penstock.errors import MissingPrivilege, NoSlotLeft, NotYet, SourceError, UnsafeTable
 from penstock.relation.schema import Schema
 
 OLDEST = 100000
@@ -29,6 +30,15 @@ SELECT c.oid::int8, has_schema_privilege(c.relnamespace, 'USAGE') AND has_table_
        pg_has_role(c.relowner, 'USAGE'), row_security_active(c.oid)
 FROM pg_class c WHERE c.oid = ANY(%s)
 """
+_UNSAFE = """
+SELECT t.schemaname || '.' || t.tablename
+FROM pg_publication_tables t JOIN pg_namespace n ON n.nspname = t.schemaname
+JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
+WHERE t.pubname = %s AND c.relreplident <> 'f' AND NOT EXISTS (
+    SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate
+    AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END)
+ORDER BY 1
+"""
 _ROOM = """
 SELECT current_setting('max_replication_slots')::int, (SELECT count(*) FROM pg_replication_slots),
        current_setting('max_wal_senders')::int, (SELECT count(*) FROM pg_stat_get_wal_senders())
@@ -43,11 +53,14 @@ def check(
     publication: str | None = None,
     schema_name: str = "public",
     assume_no_truncate: bool = False,
+    selection: Selection = EVERYTHING,
 ) -> dict[str, Schema]:
     """All checks for capturing `tables` anew; makes nothing. Returns the shapes of the tables."""
     with connect(dsn) as connection:
         check_truncates(connection, assume_no_truncate)
-        found = check_new(connection, [with_schema(t, schema_name) for t in tables], slot, publication)
+        found = check_new(
+            connection, [with_schema(t, schema_name) for t in tables], slot, publication, selection=selection
+        )
     return {name: table.schema for name, table in found.items()}
 
 
@@ -58,11 +71,12 @@ def check_new(
     publication: str | None,
     *,
     partitions: Partitions = "root",
+    selection: Selection = EVERYTHING,
 ) -> dict[str, SourceTable]:
     """The tables, once nothing stands in the way of a publication and a slot for them."""
     check_server(connection)
     check_role(connection)
-    tables = discover(connection, names, partitions)
+    tables = select(connection, discover(connection, names, partitions), selection, publication)
     check_readable(connection, tables)
     if slot is not None and read_slot(connection, slot) is not None:
         raise slot_exists(slot)
@@ -139,6 +153,7 @@ def _check_publishable(connection: Connection, publication: str, tables: Mapping
     found = read_publication(connection, publication)
     if found is not None:
         check_publication(found, tables, extend=True)
+        _check_others(connection, found)
         if not found.missing(tables):
             return
     role, _, may_create, database = _row(connection, _ROLE)
@@ -154,6 +169,20 @@ def _check_publishable(connection: Connection, publication: str, tables: Mapping
         raise MissingPrivilege(
             f"role {role} does not own {', '.join(foreign)}, so it cannot publish them",
             hint=f"As their owner, run {statement}, or make {spell(role)} a member of the owning role.",
+        )
+
+
+def _check_others(connection: Connection, found: Publication) -> None:
+    """A publication of whole schemas has tables that nobody asked for: their own UPDATE must go on working."""
+    if not found.broad:
+        return
+    with translated():
+        unsafe = [name for (name,) in connection.execute(_UNSAFE, [found.name])]
+    if unsafe:
+        raise UnsafeTable(
+            f"publication {found.name} has tables without an identity, so their UPDATE and DELETE fail: "
+            f"{', '.join(unsafe)}",
+            hint="Give each a primary key or REPLICA IDENTITY FULL, or use a publication that lists tables by name.",
         )
 
 

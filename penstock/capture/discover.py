@@ -69,6 +69,8 @@ class SourceTable:
     generated: bool = False  # has a stored generated column
     filenode: int = 0  # changes when the table is rewritten or truncated
     partitioned: bool = False  # its rows are in its partitions
+    row_filter: str | None = None  # the condition of its publication, in PostgreSQL's own words
+    listed: bool = False  # its publication names columns, and `schema` has only those
 
     @property
     def name(self) -> str:

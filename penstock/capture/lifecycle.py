@@ -18,6 +18,7 @@ from penstock.capture.config import SourceConfig
 from penstock.capture.connection import connect
 from penstock.capture.ingest import Ingest, Progress
 from penstock.capture.publication import read_publication
+from penstock.capture.selection import Selection
 from penstock.catalog import relations, sources, stream_tables
 from penstock.catalog.lease import Lease
 from penstock.catalog.sources import Source
@@ -60,7 +61,7 @@ class Captures:
         suffix = secrets.token_hex(3)
         publication = options.get("publication_name") or f"penstock_{name}"
         slot = f"penstock_{name}_{suffix}"
-        SourceConfig.from_dsn(
+        config = SourceConfig.from_dsn(
             dsn, tables=tables, slot_name=slot, **{"publication_name": publication, **_options(options)}
         )
         check(
@@ -69,6 +70,7 @@ class Captures:
             slot=slot,
             publication=options.get("publication_name"),
             assume_no_truncate=options.get("assume_no_truncate", False),
+            selection=Selection.of(config),
         )
         if "publication_name" not in options:
             with connect(dsn) as connection:

@@ -1,4 +1,4 @@
-"""The publication: tables listed by name, all their rows, columns and operations.
+"""The publication: tables listed by name, with their selection of rows and columns, and all operations.
 
 One that we made carries a mark in its comment; only such a one is ever extended or dropped.
 """
@@ -13,6 +13,7 @@ from psycopg import sql
 from penstock.capture.connection import Connection, translated
 from penstock.capture.discover import SourceTable, spell
 from penstock.capture.partitions import VIA_ROOT
+from penstock.capture.selection import is_selected, listed_table
 from penstock.errors import SourceError
 
 _MARK = "made by penstock"
@@ -43,6 +44,7 @@ class Publication:
     tables: frozenset[str]
     filtered: frozenset[str]  # tables with a row filter or a column list
     via_root: bool = True  # changes of a partition come under its root's name
+    broad: bool = False  # all tables of the database, or of a schema, also those to come
 
     def missing(self, tables: Mapping[str, SourceTable]) -> list[str]:
         return sorted(set(tables) - self.tables)
@@ -55,9 +57,17 @@ def read_publication(connection: Connection, name: str) -> Publication | None:
             return None
         tables = frozenset(found for (found,) in connection.execute(_TABLES, [name]))
         filtered = frozenset(found for found, cut in connection.execute(_LISTED, [name]) if cut)
-    _, whole, comment, generated, via_root = row
+        every, whole, comment, generated, via_root = row
+        broad = every or _has_schemas(connection, name)
     ours = str(comment or "").startswith(_MARK)
-    return Publication(name, ours, whole, generated == "s", tables, filtered, via_root)
+    return Publication(name, ours, whole, generated == "s", tables, filtered, via_root, broad)
+
+
+def _has_schemas(connection: Connection, name: str) -> bool:
+    if connection.info.server_version < 150000:
+        return False
+    query = "SELECT FROM pg_publication_namespace s JOIN pg_publication p ON p.oid = s.pnpubid WHERE p.pubname = %s"
+    return connection.execute(query, [name]).fetchone() is not None
 
 
 def check_publication(found: Publication, tables: Mapping[str, SourceTable], *, extend: bool) -> None:
@@ -68,11 +78,12 @@ def check_publication(found: Publication, tables: Mapping[str, SourceTable], *, 
             f"publication {name} does not publish every operation",
             hint=f"Run ALTER PUBLICATION {spell(name)} SET (publish = 'insert, update, delete, truncate').",
         )
-    cut = sorted(found.filtered & set(tables))
+    cut = sorted(name for name in found.filtered & set(tables) if not is_selected(tables[name]))
     if cut:
         raise SourceError(
             f"publication {name} has a row filter or a column list on {', '.join(cut)}",
-            hint="Use another publication_name: a captured table needs all its rows and columns.",
+            hint="Use another publication_name, or ask for the same with publication_row_filter and "
+            "publication_column_list.",
         )
     generated = [name for name, table in tables.items() if table.generated and not found.generated]
     if generated:
@@ -118,7 +129,7 @@ def extend_publication(connection: Connection, name: str, tables: Mapping[str, S
 
 def shrink_publication(connection: Connection, name: str, tables: Mapping[str, SourceTable]) -> None:
     with translated():
-        connection.execute(sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(sql.Identifier(name), _list(tables)))
+        connection.execute(sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(sql.Identifier(name), _names(tables)))
 
 
 def drop_publication(connection: Connection, name: str) -> None:
@@ -130,8 +141,8 @@ def drop_publication(connection: Connection, name: str) -> None:
 
 
 def _list(tables: Mapping[str, SourceTable]) -> sql.Composed:
-    """ONLY: a table's inheritance children are tables of their own."""
-    return sql.SQL(", ").join(
-        sql.SQL("" if table.partitioned else "ONLY ") + sql.Identifier(table.schema_name, table.table_name)
-        for table in tables.values()
-    )
+    return sql.SQL(", ").join(listed_table(table) for table in tables.values())
+
+
+def _names(tables: Mapping[str, SourceTable]) -> sql.Composed:
+    return sql.SQL(", ").join(sql.Identifier(table.schema_name, table.table_name) for table in tables.values())

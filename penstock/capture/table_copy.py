@@ -17,6 +17,7 @@ from penstock.capture.fields import BINARY, TEXT, Bytes
 from penstock.capture.kernels import frames, libpq
 from penstock.capture.messages import malformed
 from penstock.capture.rows import Rows, copied_rows
+from penstock.capture.selection import where
 from penstock.errors import SourceUnreachable
 
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0"
@@ -120,9 +121,9 @@ def formats_of(table: SourceTable) -> Bytes:
 
 
 def copy_command(table: SourceTable, condition: sql.Composable | None = None) -> sql.Composed:
-    """COPY of the rows that `condition` holds for."""
-    select_rows = sql.SQL("SELECT {} FROM {} t WHERE {}").format(
-        sql.SQL(", ").join(selected(table)), from_table(table), condition or sql.SQL("true")
+    """COPY of the captured rows that `condition` holds for."""
+    select_rows = sql.SQL("SELECT {} FROM {} t WHERE {} AND {}").format(
+        sql.SQL(", ").join(selected(table)), from_table(table), where(table), condition or sql.SQL("true")
     )
     return sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(select_rows)
 

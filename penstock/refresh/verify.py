@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql as pgsql
 
+from penstock.capture.selection import condition, selections
 from penstock.capture.source_at import SourceAt
 from penstock.catalog import relations, sources, stream_tables
 from penstock.catalog.relations import Relation
+from penstock.catalog.sources import Source
 from penstock.catalog.stream_tables import StreamTable
 from penstock.cut import Frontier
 from penstock.errors import NotYet
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 _SHOWN = 10
 _UUID = 2950
+_PARTITIONED = """
+SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'p'
+"""
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ def verify(engine: Engine, name: str | None) -> Verification:
     checked = _Checked()
     for source in (one for one in every if one.name in wanted):
         with SourceAt(source.dsn, timeout=engine.settings.snapshot_timeout) as there:
-            _check_source(engine, source.name, there, only, checked)
+            _check_source(engine, source, there, only, checked)
     return Verification(Frontier(checked.cuts), checked.rows, tuple(checked.differences), time.monotonic() - started)
 
 
@@ -108,13 +113,15 @@ class _Checked:
             )
 
 
-def _check_source(engine: Engine, source: str, there: SourceAt, only: Relation | None, checked: _Checked) -> None:
+def _check_source(engine: Engine, where: Source, there: SourceAt, only: Relation | None, checked: _Checked) -> None:
+    source, selected = where.name, selections(where.dsn, where.publication)
+    partitioned = frozenset(name for (name,) in there.rows(_PARTITIONED))
     engine.catch_up(until=Frontier({source: there.lsn}))
     checked.cuts[source] = there.lsn
     for relation in relations.of_source(engine.catalog, source):
         if only is None or relation.id == only.id:
             actual = _rows(engine.reader.rows(relation, there.lsn))
-            checked.compare(relation, there.rows(_table_query(relation)), actual)
+            checked.compare(relation, there.rows(_table_query(relation, selected, partitioned)), actual)
     known = relations.every(engine.catalog)
     views = {table.name: table for table in stream_tables.every(engine.catalog)}
     for table in views.values():
@@ -129,7 +136,7 @@ def _check_source(engine: Engine, source: str, there: SourceAt, only: Relation |
         at = Frontier({source: there.lsn})
         engine.refresh([table.name], at)
         actual = _rows(engine.reader.rows(*engine.position(table.name, at)[:2]))
-        expected = there.rows(_view_query(relation, source_query(table, known, views)))
+        expected = there.rows(_view_query(relation, source_query(table, known, views, selected)))
         checked.compare(relation, expected, actual, _approximate(engine, table, known, views))
 
 
@@ -162,10 +169,12 @@ def _as_text(column: Column) -> bool:
     return column.spark == "string" and (column.pg.held_as_text or column.pg.oid == _UUID)
 
 
-def _table_query(relation: Relation) -> pgsql.Composed:
+def _table_query(relation: Relation, selected: Mapping[str, str], partitioned: frozenset[str]) -> pgsql.Composed:
     schema, _, table = relation.table.partition(".")
     columns = pgsql.SQL(", ").join(map(_shown, relation.schema.columns))
-    return pgsql.SQL("SELECT {} FROM ONLY {}").format(columns, pgsql.Identifier(schema, table))
+    rows = condition(selected.get(relation.table, "true"))
+    only = pgsql.SQL("" if relation.table in partitioned else "ONLY ")
+    return pgsql.SQL("SELECT {} FROM {}{} WHERE {}").format(columns, only, pgsql.Identifier(schema, table), rows)
 
 
 def _view_query(relation: Relation, query: str) -> pgsql.Composed:
