@@ -22,6 +22,7 @@
     ├── CatalogError           the catalog cannot be reached or used
     │   ├── Busy               another live process holds the lease
     │   └── LeaseLost          this process was replaced; nothing it still does can commit
+    ├── StorageFull            a file here could not be written for lack of room (transient)
     ├── NotRetained            the asked frontier can no longer, or not yet, be read
     ├── RefreshError           a refresh could not be computed
     └── PublishError           a Delta table is not as penstock left it
@@ -143,6 +144,12 @@ class Busy(CatalogError):
 
 class LeaseLost(CatalogError):
     """This process was replaced; nothing it still does can commit."""
+
+
+class StorageFull(PenstockError):
+    """A file here could not be written for lack of room."""
+
+    transient = True
 
 
 class NotRetained(PenstockError):

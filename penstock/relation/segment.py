@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from penstock.relation.home import Home
 from penstock.relation.schema import Schema
+from penstock.relation.storage import writing
 
 Form = Literal["raw", "settled"]
 _ROW_GROUP = 128 * 1024
@@ -47,8 +48,9 @@ class SegmentWriter:
 
     def write(self, rows: pa.Table, low: int, high: int, *, version: int = 1, form: Form = "settled") -> Segment:
         path = self.next_path()
-        pq.write_table(rows, path, compression="zstd", row_group_size=_ROW_GROUP, write_statistics=True)
-        sync(path)
+        with writing(path):
+            pq.write_table(rows, path, compression="zstd", row_group_size=_ROW_GROUP, write_statistics=True)
+            sync(path)
         return Segment(self._home.relative(path), rows.num_rows, path.stat().st_size, low, high, version, form)
 
     def next_path(self) -> Path:
