@@ -1,43 +1,81 @@
 """Rows that were read and not yet delivered, cut into batches at commits.
 
-Every row has a position, counted over the whole stream and over all tables. A commit ends at a position; a batch is a
-range of positions that ends at a commit, or a part of one transaction that alone exceeds the limit. Rows past the
-last commit wait for theirs. A transaction that an earlier run delivered is passed over, so nothing comes twice.
+Every row of a known order has a position, counted over the whole stream and over all tables. A commit ends at a
+position; a batch is a range of positions that ends at a commit, or a part of one transaction that alone exceeds the
+limit. Rows past the last commit wait for theirs. Rows of streamed and prepared transactions wait apart, by transaction,
+and get their positions when it commits; what it rolled back goes. What waits beyond the memory limit is spilled.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.capture.batch import Batch, Stamp, sliced, stamped, together
+from penstock.capture.batch import Batch, Stamp, picked, sliced, stamped, together
 from penstock.capture.discover import SourceTable
 from penstock.capture.fields import Ints
 from penstock.capture.kernels.frames import TXN_LSN, TXN_ROWS, TXN_TS, TXN_WIDTH, TXN_XID
-from penstock.capture.messages import PG_EPOCH_MICROS
+from penstock.capture.messages import PG_EPOCH_MICROS, Aborted, Committed, Event, Prepared
 from penstock.capture.rows import Rows
+from penstock.capture.spill import Place, Spill
 from penstock.lsn import Lsn
 
 
-@dataclass(frozen=True)
+@dataclass
 class Part:
-    """Rows of one table read in one chunk, with their positions in the stream."""
+    """Rows of one table read in one chunk, in order. `top` is the open transaction they belong to, or 0."""
 
     table: SourceTable
     positions: Ints
-    rows: Rows
+    rows: Rows | Place
+    top: int = 0
+    subs: Ints | None = None
+    stamped: pa.Table | None = None  # from row `offset` on, once all commits are known
+    offset: int = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes in memory."""
+        return self.rows.nbytes if isinstance(self.rows, Rows) else 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was read between two ends of open transactions: `rows` positions used, `commits` with row numbers inside."""
+
+    parts: list[Part]
+    rows: int
+    commits: Ints
+
+
+Step = Run | Event
+
+
+@dataclass
+class _Open:
+    """A transaction that is streamed while it runs, or prepared."""
+
+    parts: list[Part] = field(default_factory=list)
+    rows: int = 0
+    aborted: set[int] = field(default_factory=set)
+    prepared: Prepared | None = None
 
 
 class Backlog:
     """Parts in the order they were read, and the commits known so far."""
 
-    def __init__(self, start: Lsn) -> None:
+    def __init__(self, start: Lsn, spill: Spill, memory: int) -> None:
         self.cut = start  # end of the last transaction delivered
-        self._start = start
+        self.passed = start  # end of the last transaction read
+        self._memory = memory
+        self._spill = spill
+        self._held = 0
         self._parts: deque[Part] = deque()
+        self._open: dict[int, _Open] = {}
         self._commits: Ints = np.empty((0, TXN_WIDTH), np.int64)  # rows hold positions here
         self._cursor = 0  # position of the next row to deliver
         self._end = 0  # position of the next row to read
@@ -49,57 +87,189 @@ class Backlog:
 
     @property
     def waiting(self) -> int:
-        return self._end - self._cursor
+        return self._end - self._cursor + sum(one.rows for one in self._open.values())
 
     @property
-    def next_position(self) -> int:
-        return self._end
+    def prepared(self) -> list[Prepared]:
+        """Two-phase transactions that are neither committed nor rolled back."""
+        return [one.prepared for one in self._open.values() if one.prepared is not None]
 
-    def add(self, parts: list[Part], rows: int, commits: Ints) -> None:
-        """What one chunk gave: `rows` positions used, `commits` with row numbers inside the chunk."""
-        self._parts.extend(parts)
-        placed = commits.copy()
-        placed[:, TXN_ROWS] += self._end
-        self._commits = np.concatenate([self._commits, placed])
-        self._end += rows
+    def apply(self, step: Step) -> None:
+        match step:
+            case Run():
+                self._add(step)
+            case Committed():
+                self._commit(step)
+            case Aborted():
+                self._abort(step)
+            case Prepared():
+                self._open.setdefault(step.xid, _Open()).prepared = step
+
+    def restart(self, passed: Lsn) -> None:
+        """Another reader goes on behind `passed`: what is not whole yet comes again."""
+        self.passed = passed
+        self._end = int(self._commits[-1, TXN_ROWS]) if self.ready else self._cursor
+        parts, self._parts = self._parts, deque()
+        for part in parts:
+            kept = self._before(part, self._end)
+            if kept is not None:
+                self._parts.append(kept)
+        for opened in self._open.values():
+            for part in opened.parts:
+                self._drop(part)
+        self._open.clear()
 
     def take(self, limit: int) -> Batch | None:
         """The next batch of at most `limit` rows, or None if no whole transaction waits."""
-        self._pass_over_delivered()
-        if not self.ready:
+        while self.ready:
+            stop, whole = self._stop(limit)
+            tables, shapes = self._cut_out(stop)
+            self._cursor = stop
+            if whole:
+                self.cut = Lsn(self._commits[whole - 1, TXN_LSN])
+                self._commits = self._commits[whole:]
+            if whole or tables:
+                return Batch(tables, complete=whole > 0, cut=self.cut, shapes=shapes)
+        return None
+
+    def _add(self, run: Run) -> None:
+        for part in run.parts:
+            if part.top:
+                opened = self._open.setdefault(part.top, _Open())
+                part.positions = part.positions + opened.rows
+                opened.parts.append(part)
+            else:
+                part.positions = part.positions + self._end
+                self._parts.append(part)
+        for top in {part.top for part in run.parts if part.top}:
+            opened = self._open[top]
+            opened.rows = max(int(part.positions[-1]) for part in opened.parts) + 1
+        placed = run.commits.copy()
+        placed[:, TXN_ROWS] += self._end
+        self._commits = np.concatenate([self._commits, placed])
+        self._end += run.rows
+        if len(placed):
+            self.passed = Lsn(max(self.passed, int(placed[-1, TXN_LSN])))
+        self._hold(run.parts)
+
+    def _hold(self, parts: list[Part]) -> None:
+        """Keep new parts in memory, or spill those of transactions that are still open once too much waits."""
+        self._held += sum(part.held for part in parts)
+        if self._held <= self._memory:
+            return
+        known = int(self._commits[-1, TXN_ROWS]) if self.ready else 0
+        big = [part for part in parts if part.top or int(part.positions[-1]) >= known]
+        places = self._spill.write([part.rows for part in big if isinstance(part.rows, Rows)])
+        for part, place in zip(big, places, strict=True):
+            self._held -= part.held
+            part.rows = place
+
+    def _commit(self, event: Committed) -> None:
+        """The rows of an open transaction take their place behind everything that committed before."""
+        opened = self._open.pop(event.xid, _Open())
+        if event.end <= self.passed:  # an earlier reader had read it
+            for part in opened.parts:
+                self._drop(part)
+            return
+        for part in opened.parts:
+            kept = self._without(part, opened.aborted)
+            if kept is not None:
+                kept.positions = kept.positions + self._end
+                self._parts.append(kept)
+        self._end += opened.rows
+        line = np.empty((1, TXN_WIDTH), np.int64)
+        line[0, TXN_ROWS], line[0, TXN_LSN] = self._end, event.end
+        line[0, TXN_TS], line[0, TXN_XID] = event.time, event.xid
+        self._commits = np.concatenate([self._commits, line])
+        self.passed = Lsn(event.end)
+
+    def _abort(self, event: Aborted) -> None:
+        if event.sub != event.xid:
+            if event.xid in self._open:
+                self._open[event.xid].aborted.add(event.sub)
+            return
+        for part in self._open.pop(event.xid, _Open()).parts:
+            self._drop(part)
+
+    def _without(self, part: Part, aborted: set[int]) -> Part | None:
+        """A part without the rows of rolled-back subtransactions; None if nothing is left."""
+        if part.subs is None or not aborted:
+            return part
+        return self._only(part, ~np.isin(part.subs, list(aborted)))
+
+    def _before(self, part: Part, end: int) -> Part | None:
+        """A chunk may hold the end of one transaction and the begin of the next."""
+        return self._only(part, part.positions < end)
+
+    def _only(self, part: Part, keep: npt.NDArray[np.bool_]) -> Part | None:
+        if keep.all():
+            return part
+        if not keep.any():
+            self._drop(part)
             return None
+        rows = picked(self._loaded(part), np.flatnonzero(keep))
+        self._drop(part)
+        left = replace(part, positions=part.positions[keep], rows=rows, stamped=None)
+        self._held += left.held
+        return left
+
+    def _loaded(self, part: Part) -> Rows:
+        if isinstance(part.rows, Place):
+            part.rows = self._spill.read(part.rows)
+            self._held += part.held
+        return part.rows
+
+    def _drop(self, part: Part) -> None:
+        if isinstance(part.rows, Place):
+            self._spill.release(part.rows)
+        else:
+            self._held -= part.held
+
+    def _stop(self, limit: int) -> tuple[int, int]:
+        """Where the next batch ends, and how many commits it holds."""
         ends = self._commits[:, TXN_ROWS]
-        new = self._commits[:, TXN_LSN] > self._start
-        fitting = int(np.searchsorted(ends, self._cursor + limit, side="right"))
-        fitting = min(fitting, int(np.argmin(new)) if not new.all() else len(new))
-        stop = int(ends[fitting - 1]) if fitting else self._cursor + limit
-        tables = self._cut_out(stop)
-        self._cursor = stop
-        if fitting:
-            self.cut = Lsn(self._commits[fitting - 1, TXN_LSN])
-            self._commits = self._commits[fitting:]
-        return Batch(tables, complete=fitting > 0, cut=self.cut)
+        whole = int(np.searchsorted(ends, self._cursor + limit, side="right"))
+        stop = int(ends[whole - 1]) if whole else self._cursor + limit
+        changed = self._shape_change(stop)
+        if changed is not None:
+            whole = int(np.searchsorted(ends, changed, side="right"))
+            stop = int(ends[whole - 1]) if whole else changed
+        return stop, whole
 
-    def _pass_over_delivered(self) -> None:
-        while self.ready and self._commits[0, TXN_LSN] <= self._start:
-            self._cursor = int(self._commits[0, TXN_ROWS])
-            self._commits = self._commits[1:]
-            self._parts = deque(part for part in self._parts if part.positions[-1] >= self._cursor)
+    def _shape_change(self, stop: int) -> int | None:
+        """The first position before `stop` where a table's rows have another shape than those before."""
+        shapes: dict[str, SourceTable] = {}
+        for part in self._parts:
+            if part.positions[0] < stop and shapes.setdefault(part.table.name, part.table) is not part.table:
+                return int(part.positions[0])
+        return None
 
-    def _cut_out(self, stop: int) -> dict[str, pa.Table]:
+    def _cut_out(self, stop: int) -> tuple[dict[str, pa.Table], dict[str, SourceTable]]:
         """The rows from the cursor up to `stop` by table, stamped with their commits."""
         pieces: dict[str, list[pa.Table]] = {}
+        shapes: dict[str, SourceTable] = {}
         left: deque[Part] = deque()
         for part in self._parts:
             start, end = (int(i) for i in np.searchsorted(part.positions, (self._cursor, stop)))
             if start < end:
-                stamp = self._stamp(part.positions[start:end])
-                piece = stamped(part.table, sliced(part.rows, start, end), stamp)
-                pieces.setdefault(part.table.name, []).append(piece)
+                pieces.setdefault(part.table.name, []).append(self._piece(part, start, end))
+                shapes[part.table.name] = part.table
             if end < len(part.positions):
                 left.append(part)
+            else:
+                self._drop(part)
         self._parts = left
-        return {name: together(tables) for name, tables in pieces.items()}
+        return {name: together(tables) for name, tables in pieces.items()}, shapes
+
+    def _piece(self, part: Part, start: int, end: int) -> pa.Table:
+        rows = self._loaded(part)
+        if part.stamped is None:
+            if part.positions[-1] >= self._commits[-1, TXN_ROWS]:  # its last rows wait for their commit
+                return stamped(part.table, sliced(rows, start, end), self._stamp(part.positions[start:end]))
+            whole = sliced(rows, start, len(part.positions))
+            part.stamped = stamped(part.table, whole, self._stamp(part.positions[start:]))
+            part.offset = start
+        return part.stamped.slice(start - part.offset, end - start)
 
     def _stamp(self, positions: Ints) -> Stamp:
         commits = self._commits[np.searchsorted(self._commits[:, TXN_ROWS], positions, side="right")]

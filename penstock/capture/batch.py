@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +17,16 @@ from penstock.zset import RAW_FIELDS
 
 @dataclass(frozen=True)
 class Batch:
-    """Change rows by table name. `cut` is the end of the last whole transaction delivered with or before it."""
+    """Change rows by table name. `cut` is the end of the last whole transaction delivered with or before it.
+
+    All rows of a table in one batch have one shape, which `shapes` gives.
+    """
 
     tables: dict[str, pa.Table]
     complete: bool
     cut: Lsn
     snapshot: bool = False
+    shapes: dict[str, SourceTable] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -67,6 +71,17 @@ def sliced(rows: Rows, start: int, stop: int) -> Rows:
         rows.ops[start:stop],
         rows.seqs[start:stop],
         rows.absent.slice(start, length),
+    )
+
+
+def picked(rows: Rows, which: Ints) -> Rows:
+    """Chosen rows, copied."""
+    return Rows(
+        tuple(column.take(pa.array(which)) for column in rows.columns),
+        rows.weights[which],
+        rows.ops[which],
+        rows.seqs[which],
+        rows.absent.take(pa.array(which)),
     )
 
 

@@ -1,6 +1,6 @@
 """CopyData of one connection in chunks, waiting at the socket only here.
 
-A chunk's bytes are valid until the next read. A message larger than the buffer makes the buffer larger.
+A chunk's bytes are valid until its buffer is read into again. A message larger than the buffer makes it larger.
 """
 
 from __future__ import annotations
@@ -13,17 +13,37 @@ import numpy as np
 from penstock.capture.connection import Connection
 from penstock.capture.fields import Bytes, Ints
 from penstock.capture.kernels import libpq
+from penstock.capture.kernels.frames import STREAM
 from penstock.errors import SourceUnreachable
 
 _BUFFER, _MESSAGES = 8 << 20, 1 << 16
 
 
+class Buffer:
+    """Room for the messages of one chunk."""
+
+    def __init__(self) -> None:
+        self.data: Bytes = np.empty(_BUFFER, np.uint8)
+        self.ends: Ints = np.empty(_MESSAGES, np.int64)
+
+    def hold(self, length: int) -> None:
+        """Make room for a message of `length`; what was in it is lost."""
+        if length > self.data.size:
+            self.data = np.empty(length, np.uint8)
+
+
 @dataclass(frozen=True)
 class Chunk:
+    """Messages, each from the end of the one before; the first begins at `start`."""
+
     data: Bytes
-    ends: Ints  # where each message ends
+    ends: Ints
     messages: int
     used: int
+    framing: int = STREAM
+    start: int = 0
+    buffer: Buffer | None = None
+    reached: int = 0  # everything up to this LSN has been read, as a keepalive says it
 
 
 class BulkReader:
@@ -32,32 +52,34 @@ class BulkReader:
     def __init__(self, connection: Connection) -> None:
         self._pgconn = connection.pgconn
         self._pointer: int = self._pgconn.pgconn_ptr  # type: ignore[attr-defined]  # not in the protocol class
-        self._buffer = np.empty(_BUFFER, np.uint8)
-        self._ends = np.empty(_MESSAGES, np.int64)
+        self._own = Buffer()
         self._held = np.zeros(2, np.int64)
+        self.socket = self._pgconn.socket
         self._poll = select.poll()
-        self._poll.register(self._pgconn.socket, select.POLLIN)
+        self._poll.register(self.socket, select.POLLIN)
         self._code = libpq.WOULD_BLOCK
         self.finished = False
 
     def read(self, timeout: float) -> Chunk | None:
         """The messages that are there, or that come within `timeout` seconds; None if none did or the copy ended."""
-        chunk = self._fill()
+        chunk = self.fill(self._own)
         if chunk is None and not self.finished and timeout > 0 and self._poll.poll(timeout * 1000):
-            chunk = self._fill()
+            chunk = self.fill(self._own)
         return chunk
 
-    def _fill(self) -> Chunk | None:
-        if self._code in (libpq.DONE, libpq.FAILED):  # libpq says so once, perhaps behind the last messages
-            self._stopped()
-            return None
-        length = int(self._held[libpq.HELD_LENGTH]) if self._held[libpq.HELD_POINTER] else 0
-        if length > self._buffer.size:
-            self._buffer = np.empty(length, np.uint8)
-        messages, used, self._code = libpq.fill(self._pointer, self._buffer, self._ends, self._held)
-        if messages:
-            return Chunk(self._buffer, self._ends, messages, used)
-        return None if self._code == libpq.WOULD_BLOCK else self._fill()
+    def fill(self, buffer: Buffer) -> Chunk | None:
+        """The messages that are there now."""
+        while True:
+            if self._code in (libpq.DONE, libpq.FAILED):  # libpq says so once, perhaps behind the last messages
+                self._stopped()
+                return None
+            if self._held[libpq.HELD_POINTER]:
+                buffer.hold(int(self._held[libpq.HELD_LENGTH]))
+            messages, used, self._code = libpq.fill(self._pointer, buffer.data, buffer.ends, self._held)
+            if messages:
+                return Chunk(buffer.data, buffer.ends, messages, used, buffer=buffer)
+            if self._code == libpq.WOULD_BLOCK:
+                return None
 
     def _stopped(self) -> None:
         if self._code == libpq.FAILED:

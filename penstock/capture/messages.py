@@ -38,10 +38,10 @@ class Relation:
         return f"{self.schema or 'pg_catalog'}.{self.table}"
 
 
-def parse_relation(message: bytes) -> Relation:
-    """A Relation message, from its kind byte on."""
+def parse_relation(message: bytes, *, streamed: bool = False) -> Relation:
+    """A Relation message, from its kind byte on; inside a streamed block a transaction id follows that."""
     try:
-        return _parse_relation(message)
+        return _parse_relation(message[:1] + message[5:] if streamed else message)
     except (struct.error, ValueError, IndexError) as error:
         raise malformed(f"Relation message {message[:80]!r}") from error
 
@@ -67,6 +67,93 @@ def _parse_relation(message: bytes) -> Relation:
 def _string(message: bytes, at: int) -> tuple[str, int]:
     end = message.index(b"\0", at)
     return message[at:end].decode(), end + 1
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A streamed or prepared transaction took effect, in the order of all commits."""
+
+    xid: int
+    end: int
+    time: int  # microseconds since 2000
+    gid: str | None = None
+
+
+@dataclass(frozen=True)
+class Aborted:
+    """A streamed or prepared transaction, or a part of one (`sub` differs from `xid`), never happened."""
+
+    xid: int
+    sub: int
+    gid: str | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The first phase of a two-phase commit: its rows wait for a Committed or Aborted with the same xid."""
+
+    xid: int
+    lsn: int  # where the PREPARE begins: the slot must not pass it
+    gid: str
+
+
+@dataclass(frozen=True)
+class LogicalMessage:
+    """What pg_logical_emit_message wrote."""
+
+    lsn: int
+    prefix: str
+    content: bytes
+
+
+Event = Committed | Aborted | Prepared
+
+
+def parse_event(message: bytes) -> Event | None:
+    """The end of a streamed or prepared transaction, from its kind byte on; None for any other message."""
+    try:
+        match message[:1]:
+            case b"c":
+                xid, _, _, end, at = struct.unpack("!IBQQQ", message[1:])
+                return Committed(xid, end, at)
+            case b"A":
+                xid, sub = struct.unpack_from("!II", message, 1)
+                return Aborted(xid, sub)
+            case b"P" | b"p":
+                _, lsn, _, _, xid = struct.unpack_from("!BQQQI", message, 1)
+                return Prepared(xid, lsn, _last_string(message, 30))
+            case b"K":
+                _, _, end, at, xid = struct.unpack_from("!BQQQI", message, 1)
+                return Committed(xid, end, at, _last_string(message, 30))
+            case b"r":
+                _, _, _, _, _, xid = struct.unpack_from("!BQQQQI", message, 1)
+                return Aborted(xid, xid, _last_string(message, 38))
+            case _:
+                return None
+    except (struct.error, ValueError) as error:
+        raise malformed(f"{message[:1]!r} message {message[:80]!r}") from error
+
+
+def parse_message(message: bytes, *, streamed: bool) -> LogicalMessage:
+    """A logical decoding message, from its kind byte on."""
+    try:
+        at = 5 if streamed else 1
+        _, lsn = struct.unpack_from("!BQ", message, at)
+        prefix, at = _string(message, at + 9)
+        (length,) = struct.unpack_from("!i", message, at)
+        content = message[at + 4 :]
+        if len(content) != length:
+            raise ValueError("another length")
+        return LogicalMessage(lsn, prefix, content)
+    except (struct.error, ValueError) as error:
+        raise malformed(f"logical message {message[:80]!r}") from error
+
+
+def _last_string(message: bytes, at: int) -> str:
+    text, end = _string(message, at)
+    if end != len(message):
+        raise ValueError("bytes left over")
+    return text
 
 
 def standby_status(flushed: int, *, reply: bool) -> bytes:

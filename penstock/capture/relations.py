@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.capture.discover import SourceTable
-from penstock.capture.messages import Relation
+from penstock.capture.messages import LogicalMessage, Relation
 from penstock.errors import SchemaChanged
 from penstock.relation.schema import ReplicaIdentity, Schema
 
@@ -18,7 +18,12 @@ class Relations:
         self._by_oid = {table.oid: table for table in tables.values()}
         self._announced: set[int] = set()
 
-    def announce(self, relation: Relation) -> None:
+    @property
+    def announced_any(self) -> bool:
+        return bool(self._announced)
+
+    def announce(self, relation: Relation, top: int = 0) -> None:
+        """A shape for the rows that follow; with `top`, for those of that open transaction until it ends."""
         table = self._by_oid.get(relation.oid) or self._by_name.get(relation.name)
         if table is not None:
             difference = differs_from_wal(table, relation)
@@ -30,8 +35,17 @@ class Relations:
         """Whether the server announced it, as it must before its first row."""
         return oid in self._announced
 
-    def table(self, oid: int) -> SourceTable | None:
+    def table(self, oid: int, top: int = 0) -> SourceTable | None:
         return self._by_oid.get(oid)
+
+    def commit(self, top: int) -> None:
+        """What the open transaction announced holds for all from now on."""
+
+    def abort(self, top: int) -> None:
+        """What the open transaction announced never was."""
+
+    def message(self, message: LogicalMessage) -> None:
+        """A logical message; none means anything yet."""
 
 
 def schema_changed(name: str, difference: str) -> SchemaChanged:

@@ -40,6 +40,10 @@ class Rows:
     seqs: Ints
     absent: pa.Array
 
+    @property
+    def nbytes(self) -> int:
+        return sum(int(column.nbytes) for column in (*self.columns, self.absent)) + 24 * len(self.seqs)
+
 
 def wal_rows(table: SourceTable, data: Bytes, rows: Ints, fields: Ints) -> Rows:
     """The rows of one table that `scan_wal` framed."""

@@ -7,9 +7,12 @@ is given. After `restore(checkpoint)` exactly the transactions after it come.
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -18,22 +21,31 @@ from penstock.capture.attach import Attached, attach_finished, attach_new, attac
 from penstock.capture.backlog import Backlog
 from penstock.capture.batch import Batch
 from penstock.capture.binary_columns import is_binary
+from penstock.capture.bulk import Chunk
 from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import Connection, connect, translated
 from penstock.capture.decode import WalDecoder
+from penstock.capture.feed import Feed
 from penstock.capture.health import Health, Metrics, Phase, assess
+from penstock.capture.pull import OLDEST as PULL_OLDEST
+from penstock.capture.pull import PullReader, server_is_ahead
 from penstock.capture.relations import Relations
 from penstock.capture.slot import read_slot
 from penstock.capture.snapshot import CopyProgress
-from penstock.capture.stream import WalStream
+from penstock.capture.spill import Spill
+from penstock.capture.stream import PluginOptions, WalStream
 from penstock.capture.target import Target
-from penstock.errors import ConfigError, PenstockError, SourceError
+from penstock.errors import ConfigError, NoSlotLeft, PenstockError, SourceError
 from penstock.lsn import Lsn
 from penstock.relation.schema import Schema
 
+_EMIT = "SELECT pg_logical_emit_message(true, 'penstock', '')"
 _SLICE = 0.02  # seconds at the socket before looking around again
 _ASK_EVERY = 0.01  # seconds between questions how far the server has read
+_PULL_FROM = 32 << 20  # bytes of WAL behind which it is worth pulling
+_LOOK_EVERY = 64 << 20  # bytes streamed between looks at how far the server is ahead
+_ADVANCE_EVERY = 10.0  # seconds: moving a slot that is not being streamed means reading the log once more
 
 
 class PostgresSource:
@@ -49,7 +61,12 @@ class PostgresSource:
     def _reset(self) -> None:
         self._connection: Connection | None = None
         self._attached: Attached | None = None
+        self._feed: Feed | None = None
         self._stream: WalStream | None = None
+        self._pull: PullReader | None = None
+        self._spill: Spill | None = None
+        self._streamed = 0  # bytes since the last look at how far the server is ahead
+        self._advanced_at = time.monotonic()
         self._failure: PenstockError | None = None
         self._target: Target | None = None
         self._metrics = Metrics()
@@ -99,11 +116,12 @@ class PostgresSource:
                 self._attached = attach_finished(self._connection, self._config, self._restored)
             else:
                 self._attached = attach_restored(self._connection, self._config, self._restored, self._expected)
-            self._backlog = Backlog(self._attached.start)
-            self._decoder = WalDecoder(Relations(self._attached.tables))
+            self._spill = Spill(self._spill_folder())
+            self._backlog = Backlog(self._attached.start, self._spill, self._config.max_transaction_memory_bytes)
+            self._decoder = WalDecoder(Relations(self._attached.tables), self._attached.start)
             self._position = self._attached.start if self._attached.snapshot is None else self._attached.before
             if self._attached.snapshot is None and not self._attached.only:
-                self._start_stream()
+                self._start_reading()
         except BaseException as error:
             if self._attached is not None and isinstance(error, PenstockError):
                 self._attached.undo.close()
@@ -148,7 +166,9 @@ class PostgresSource:
             )
         self._acknowledged = Lsn(max(self._acknowledged, state.lsn))
         if self._stream is not None:
-            self._stream.acknowledge(self._acknowledged)
+            self._stream.acknowledge(self._movable())
+        elif self._pull is not None and time.monotonic() - self._advanced_at > _ADVANCE_EVERY:
+            self._advance_slot()
 
     def current_lsn(self) -> Lsn:
         """The server's position now: every commit already visible ends at or before it.
@@ -160,10 +180,16 @@ class PostgresSource:
         self._opened()
         assert self._connection is not None
         with translated():
-            row = self._connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+            if self._pull is not None:  # it reads the flushed log: a commit of our own flushes everything before it
+                self._connection.execute(_EMIT)
+                row = self._connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+            else:
+                row = self._connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
         assert row is not None
         lsn = Lsn.parse(row[0])
         self._target = Target(lsn)
+        if self._pull is not None:
+            self._pull.until = lsn
         return lsn
 
     def health(self) -> Health:
@@ -187,8 +213,13 @@ class PostgresSource:
 
     def close(self) -> None:
         """Leave the server; publication and slot stay. Safe to call twice."""
-        if self._stream is not None:
-            self._stream.close()
+        pulled = self._pull is not None
+        self._stop_reading()
+        if pulled and self._failure is None:
+            with suppress(PenstockError):  # only what the server may forget already: it is told again next time
+                self._advance_slot()
+        if self._spill is not None:
+            self._spill.close()
         if self._attached is not None and self._attached.snapshot is not None:
             self._attached.snapshot.close()
         if self._connection is not None:
@@ -208,21 +239,94 @@ class PostgresSource:
             raise ConfigError("the source is not open", hint="Call open() first.")
         return self._attached
 
+    def _spill_folder(self) -> Path:
+        """Of this slot on this server: it has one reader at a time."""
+        base = Path(self._config.spill_directory or tempfile.gettempdir())
+        return base / f"penstock_{self._opened().identity.system_identifier}_{self._config.slot_name}"
+
+    def _options(self) -> PluginOptions:
+        binary = all(
+            is_binary(column.arrow, send)
+            for table in self._opened().tables.values()
+            for column, send in zip(table.schema.columns, table.sends, strict=True)
+        )
+        config = self._config
+        return PluginOptions(config.publication_name, binary, config.streaming != "off", config.two_phase)
+
+    def _start_reading(self) -> None:
+        """Stream, or pull when so far behind that it pays."""
+        if self._is_behind():
+            with suppress(NoSlotLeft):  # a pull needs a slot for itself: without one, stream
+                self._start_pull()
+                return
+        self._start_stream()
+
+    def _is_behind(self) -> bool:
+        """Whether pulling would be faster. With two-phase the stream alone tells what is prepared."""
+        assert self._connection is not None
+        config = self._config
+        if config.reader == "stream" or config.two_phase or self._connection.info.server_version < PULL_OLDEST:
+            return False
+        return config.reader == "pull" or server_is_ahead(self._connection, self._known()) > _PULL_FROM
+
+    def _start_pull(self) -> None:
+        config = self._config
+        self._pull = PullReader(config.dsn, config.slot_name, self._known(), self._options())
+        if self._target is not None:
+            self._pull.until = self._target.lsn
+        self._feed = Feed(self._pull, config.slot_name)
+
     def _start_stream(self) -> None:
-        attached, config = self._opened(), self._config
+        """From the known position; with two-phase from the slot's, so that what is still prepared comes again."""
+        config = self._config
         self._stream = WalStream(
             config.dsn,
             config.slot_name,
-            config.publication_name,
-            attached.start,
-            flushed=self._acknowledged,
-            binary=all(
-                is_binary(column.arrow, send)
-                for table in attached.tables.values()
-                for column, send in zip(table.schema.columns, table.sends, strict=True)
-            ),
+            Lsn(0) if config.two_phase else self._known(),
+            self._options(),
+            flushed=self._movable(),
             heartbeat=config.heartbeat_interval,
+            tell_every=config.slot_advance_interval,
         )
+        self._feed = Feed(self._stream, config.slot_name)
+        self._streamed = 0
+
+    def _stop_reading(self) -> None:
+        if self._feed is not None:
+            self._feed.close()
+        self._feed = self._stream = self._pull = None
+
+    def _read_on(self) -> None:
+        """Change the reader: what is not whole yet comes again, what is known is skipped. A stream follows a pull."""
+        pulled = self._pull is not None
+        self._stop_reading()
+        known = self._known()
+        self._backlog.restart(known)
+        self._decoder.restart(known)
+        if pulled:
+            self._start_stream()
+        else:
+            self._start_reading()
+
+    def _known(self) -> Lsn:
+        """Every commit up to here has been read."""
+        return Lsn(max(self._backlog.passed, self._decoder.keepalive))
+
+    def _movable(self) -> Lsn:
+        """How far the slot may move: never past a PREPARE that is neither committed nor rolled back."""
+        return Lsn(min([self._acknowledged, *(one.lsn for one in self._backlog.prepared)]))
+
+    def _advance_slot(self) -> None:
+        """Move a slot that nobody streams from."""
+        assert self._connection is not None
+        self._advanced_at = time.monotonic()
+        status = read_slot(self._connection, self._config.slot_name)
+        if status is None or status.active or (status.confirmed_lsn or self._acknowledged) >= self._acknowledged:
+            return
+        with translated():
+            self._connection.execute(
+                "SELECT pg_replication_slot_advance(%s, %s)", [self._config.slot_name, str(self._acknowledged)]
+            )
 
     def _poll_copy(self, limit: int, timeout: float) -> Batch | None:
         snapshot = self._opened().snapshot
@@ -243,8 +347,8 @@ class PostgresSource:
         return batch
 
     def _poll_stream(self, limit: int, timeout: float) -> Batch | None:
-        if self._stream is None:
-            self._start_stream()
+        if self._feed is None:
+            self._start_reading()
         deadline = time.monotonic() + timeout
         while True:
             batch = self._deliver(limit)
@@ -269,25 +373,41 @@ class PostgresSource:
 
     def _read(self, timeout: float) -> bool:
         """Take in what the server sent; True if there was something."""
-        assert self._stream is not None
-        self._ask_for_target()
+        assert self._feed is not None
         try:
-            chunk = self._stream.read(timeout)
+            self._ask_for_target()
+            chunk = self._feed.take(timeout)
+            if chunk is not None:
+                self._take_in(chunk)
+            if self._feed.finished or self._has_fallen_behind():
+                self._read_on()
         except SourceError as error:
             self._failure = error
             raise
-        if chunk is not None:
-            decoded = self._decoder.decode(chunk, self._backlog.next_position)
-            self._backlog.add(decoded.parts, decoded.rows, decoded.commits)
-            self._failure = decoded.failure
-            if self._target is not None and (decoded.rows or len(decoded.commits)):
-                self._target.moved()
-            self._metrics = self._metrics.with_chunk(chunk.used, len(decoded.commits))
-        if self._decoder.reply_asked():
-            self._stream.tell()
-        else:
-            self._stream.tell_if_due(self._config.slot_advance_interval)
+        if self._stream is not None:
+            self._stream.looked_at = time.monotonic()
+            if self._decoder.reply_asked():
+                self._stream.tell()
         return chunk is not None
+
+    def _take_in(self, chunk: Chunk) -> None:
+        assert self._feed is not None
+        decoded = self._decoder.decode(chunk)
+        self._feed.give_back(chunk)
+        for step in decoded.steps:
+            self._backlog.apply(step)
+        self._failure = decoded.failure
+        if self._target is not None and decoded.steps:
+            self._target.moved()
+        self._streamed += chunk.used
+        self._metrics = self._metrics.with_chunk(chunk.used, decoded.commits)
+
+    def _has_fallen_behind(self) -> bool:
+        """Looked at now and then while much is streamed."""
+        if self._stream is None or self._streamed < _LOOK_EVERY:
+            return False
+        self._streamed = 0
+        return self._is_behind()
 
     def _ask_for_target(self) -> None:
         """While somebody waits for a position: ask how far the server has read, and help if it stays short of it."""
@@ -300,7 +420,7 @@ class PostgresSource:
         if self._target.is_stuck():
             assert self._connection is not None
             with translated():
-                self._connection.execute("SELECT pg_logical_emit_message(true, 'penstock', '')")
+                self._connection.execute(_EMIT)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

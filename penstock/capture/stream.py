@@ -1,8 +1,8 @@
-"""The replication stream of a slot: chunks in, status out, one thread at a time on the connection.
+"""The replication connection: a WAL sender that streams the slot's changes.
 
-The flushed position told to the server is the acknowledged one and nothing else. A small thread repeats it while the
-caller is busy between polls, so that a long step of the caller does not end the connection. It gives up after
-`_ABANDONED` seconds without a read: a server that shuts down waits for every WAL sender whose client is alive.
+`acknowledge` tells the server what is durable here. Between that, a sign of life goes out every heartbeat, and always
+with the last acknowledged position, so that a busy caller is not mistaken for a dead one. A caller that has not looked
+for five minutes is: then the server's own time-out ends the connection.
 """
 
 from __future__ import annotations
@@ -10,51 +10,81 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
 
-from penstock.capture.bulk import BulkReader, Chunk
+from penstock.capture.bulk import Buffer, BulkReader, Chunk
 from penstock.capture.connection import connect_replication, translate, translated
 from penstock.capture.messages import standby_status
-from penstock.errors import PenstockError, SourceError, SourceUnreachable
+from penstock.errors import SourceError, SourceUnreachable
 from penstock.lsn import Lsn
 
 _ABANDONED = 300.0
+
+
+@dataclass(frozen=True)
+class PluginOptions:
+    """What pgoutput is asked for."""
+
+    publication: str
+    binary: bool
+    streaming: bool = False
+    two_phase: bool = False
+
+    def of(self, server_version: int) -> dict[str, str]:
+        """As the server's version allows: 2 brought streamed transactions (14), 3 two-phase (15), 4 changed nothing
+        of what is asked for here (16)."""
+        versions = ((160000, 4), (150000, 3), (140000, 2))
+        proto = next((proto for version, proto in versions if server_version >= version), 1)
+        options = {"proto_version": str(proto), "publication_names": _quoted(self.publication)}
+        if server_version >= 140000:
+            options["messages"] = "true"
+            if self.binary:
+                options["binary"] = "true"
+            if self.streaming:
+                options["streaming"] = "on"
+        if self.two_phase and server_version >= 150000:
+            options["two_phase"] = "on"
+        return options
 
 
 class WalStream:
     """START_REPLICATION … LOGICAL, from construction to close()."""
 
     def __init__(
-        self, dsn: str, slot: str, publication: str, start: Lsn, *, flushed: Lsn, binary: bool, heartbeat: float
+        self,
+        dsn: str,
+        slot: str,
+        start: Lsn,
+        options: PluginOptions,
+        *,
+        flushed: Lsn,
+        heartbeat: float,
+        tell_every: float,
     ) -> None:
-        self._lock = threading.RLock()
-        self._closing = threading.Event()
+        self._lock = threading.Lock()
         self._flushed = flushed
         self._told_at = self._asked_at = 0.0
-        self._read_at = time.monotonic()
+        self._every = min(heartbeat, tell_every)
+        self.looked_at = time.monotonic()
         self.statuses = 0
         self._connection = connect_replication(dsn)
         try:
-            self._start(slot, publication, start, binary)
+            self._start(slot, start, options)
         except BaseException:
             self._connection.close()
             raise
         self._reader = BulkReader(self._connection)
-        self._heartbeat = threading.Thread(
-            target=self._keep_alive, args=(heartbeat,), name=f"penstock-{slot}", daemon=True
-        )
-        self._heartbeat.start()
+        self.socket = self._reader.socket
 
-    def _start(self, slot: str, publication: str, start: Lsn, binary: bool) -> None:
-        options = {"proto_version": "1", "publication_names": sql.Identifier(publication).as_string(self._connection)}
-        if binary and self._connection.info.server_version >= 140000:
-            options["binary"] = "true"
+    def _start(self, slot: str, start: Lsn, options: PluginOptions) -> None:
         listed = sql.SQL(", ").join(
-            sql.SQL("{} {}").format(sql.Identifier(name), sql.Literal(value)) for name, value in options.items()
+            sql.SQL("{} {}").format(sql.Identifier(name), sql.Literal(value))
+            for name, value in options.of(self._connection.info.server_version).items()
         )
         command = sql.SQL("START_REPLICATION SLOT {} LOGICAL {} ({})").format(
             sql.Identifier(slot), sql.SQL(str(start)), listed
@@ -63,20 +93,28 @@ class WalStream:
         if result.status != ExecStatus.COPY_BOTH:
             raise translate(error_from_result(result))
 
-    def read(self, timeout: float) -> Chunk | None:
-        """The messages that are there or come within `timeout`."""
+    @property
+    def finished(self) -> bool:
+        return False  # a stream ends with an error only
+
+    def fill(self, buffer: Buffer) -> Chunk | None:
+        """The messages that are there."""
         with self._lock:
-            chunk = self._reader.read(timeout)
-            self._read_at = time.monotonic()
+            chunk = self._reader.fill(buffer)
             if self._reader.finished:
                 raise self._ended()
             return chunk
 
+    def tick(self) -> None:
+        """A sign of life if one is due."""
+        now = time.monotonic()
+        if now - self._told_at >= self._every and now - self.looked_at < _ABANDONED:
+            self.tell()
+
     def acknowledge(self, lsn: Lsn) -> None:
         """Everything up to `lsn` is durable here: tell the server now."""
-        with self._lock:
-            self._flushed = Lsn(max(self._flushed, lsn))
-            self.tell()
+        self._flushed = Lsn(max(self._flushed, lsn))
+        self.tell()
 
     def tell(self, *, reply: bool = False) -> None:
         """Send the status; with `reply`, the server answers at once with how far it has read."""
@@ -93,17 +131,8 @@ class WalStream:
             self._asked_at = time.monotonic()
             self.tell(reply=True)
 
-    def tell_if_due(self, interval: float) -> None:
-        if time.monotonic() - self._told_at >= interval:
-            self.tell()
-
-    @property
-    def flushed(self) -> Lsn:
-        return self._flushed
-
     def close(self) -> None:
         """Leave; the slot stays where it was acknowledged."""
-        self._closing.set()
         with self._lock:
             self._reader.close()
             if not self._connection.closed:
@@ -111,13 +140,6 @@ class WalStream:
                     self._connection.pgconn.put_copy_end()
                     self._connection.pgconn.flush()
                 self._connection.close()
-        self._heartbeat.join()
-
-    def _keep_alive(self, interval: float) -> None:
-        while not self._closing.wait(interval):
-            if time.monotonic() - self._read_at < _ABANDONED:
-                with suppress(PenstockError):  # the caller's next read meets the same error
-                    self.tell_if_due(interval)
 
     def _ended(self) -> SourceError:
         """The server ended the copy: its error, or that it is going down."""
@@ -127,3 +149,8 @@ class WalStream:
         return SourceUnreachable(
             "the server ended the replication stream", hint="It is shutting down; open the source again later."
         )
+
+
+def _quoted(name: str) -> str:
+    """A name as one item of pgoutput's list of names."""
+    return '"{}"'.format(name.replace('"', '""'))

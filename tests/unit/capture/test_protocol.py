@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from penstock.capture.discover import SourceTable, split_name
 from penstock.capture.kernels import frames
 from penstock.capture.messages import parse_relation
 from penstock.capture.relations import Relations
+from penstock.capture.spill import Spill
 from penstock.errors import ConfigError, DecodeError
 from penstock.lsn import Lsn
 from penstock.relation.schema import Column, ReplicaIdentity, Schema
@@ -40,8 +42,8 @@ def keepalive(end: int, reply: int = 0) -> bytes:
     return b"k" + struct.pack("!QQB", end, 0, reply)
 
 
-def begin(xid: int) -> bytes:
-    return wal(b"B" + struct.pack("!QQI", 0, 0, xid))
+def begin(xid: int, end: int = 1 << 40) -> bytes:
+    return wal(b"B" + struct.pack("!QQI", end - 1, 0, xid))
 
 
 def commit(end: int) -> bytes:
@@ -67,12 +69,14 @@ def chunk(messages: list[bytes]) -> Chunk:
     return Chunk(np.frombuffer(data, np.uint8).copy(), ends, len(messages), len(data))
 
 
-def decode(chunks: list[list[bytes]], limit: int = 1000, start: int = 0):
-    decoder, backlog, batches = WalDecoder(Relations({"public.t": TABLE})), Backlog(Lsn(start)), []
+def decode(chunks: list[list[bytes]], limit: int = 1000, start: int = 0, memory: int = 1 << 30, folder=Path("unused")):
+    decoder = WalDecoder(Relations({"public.t": TABLE}), Lsn(start))
+    backlog, batches = Backlog(Lsn(start), Spill(folder), memory), []
     for messages in chunks:
         if messages:
-            decoded = decoder.decode(chunk(messages), backlog.next_position)
-            backlog.add(decoded.parts, decoded.rows, decoded.commits)
+            decoded = decoder.decode(chunk(messages))
+            for step in decoded.steps:
+                backlog.apply(step)
             while (batch := backlog.take(limit)) is not None:
                 batches.append(batch)
             if decoded.failure:
@@ -88,7 +92,7 @@ transactions = st.lists(st.lists(st.none() | st.text("abcé", max_size=5), max_s
 def test_batches_do_not_depend_on_where_chunks_are_cut(history, cuts, limit, delivered):
     messages, expected, number = [relation()], [], 0
     for index, texts in enumerate(history):
-        messages.append(begin(index))
+        messages.append(begin(index, (index + 1) * 100))
         for seq, text in enumerate(texts):
             number += 1
             messages.append(insert(number, text))

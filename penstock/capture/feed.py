@@ -1,0 +1,117 @@
+"""Chunks read ahead on a thread of their own, so that receiving, decoding and writing overlap.
+
+At most a few buffers exist; a caller that is slower than the server fills them, and then the socket, and then the
+server waits. Meanwhile the thread goes on telling the server that somebody is here. An error comes behind the chunks
+that were read before it.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import select
+import threading
+from typing import Protocol
+
+from penstock.capture.bulk import Buffer, Chunk
+from penstock.errors import PenstockError
+
+_BUFFERS = 3
+_TICK = 0.25  # seconds between looks at the clock and at close()
+
+
+class Reader(Protocol):
+    """Where chunks come from: a WAL sender's stream, or a pull."""
+
+    @property
+    def socket(self) -> int: ...
+
+    def fill(self, buffer: Buffer) -> Chunk | None:
+        """What is there now, without waiting."""
+
+    def tick(self) -> None:
+        """Called several times a second."""
+
+    @property
+    def finished(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+class Feed:
+    """Reads `reader` until it has finished, has failed, or is closed."""
+
+    def __init__(self, reader: Reader, name: str) -> None:
+        self._reader = reader
+        self._free: queue.SimpleQueue[Buffer | None] = queue.SimpleQueue()
+        self._chunks: queue.SimpleQueue[Chunk | PenstockError | None] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._over: PenstockError | bool = False
+        for _ in range(_BUFFERS):
+            self._free.put(Buffer())
+        self._woken, self._wake = os.pipe()
+        self._poll = select.poll()
+        self._poll.register(reader.socket, select.POLLIN)
+        self._poll.register(self._woken, select.POLLIN)
+        self._thread = threading.Thread(target=self._run, name=f"penstock-{name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def finished(self) -> bool:
+        """True once the reader has ended and everything it gave was taken."""
+        return self._over is True
+
+    def take(self, timeout: float) -> Chunk | None:
+        """The next chunk, within `timeout` seconds; give its buffer back when it is decoded."""
+        if self._over:
+            if isinstance(self._over, PenstockError):
+                raise self._over
+            return None
+        try:
+            item = self._chunks.get(timeout=timeout) if timeout > 0 else self._chunks.get_nowait()
+        except queue.Empty:
+            return None
+        if isinstance(item, Chunk):
+            return item
+        self._over = True if item is None else item
+        if item is not None:
+            raise item
+        return None
+
+    def give_back(self, chunk: Chunk) -> None:
+        if chunk.buffer is not None:
+            self._free.put(chunk.buffer)
+
+    def close(self) -> None:
+        """Stop reading and leave the server."""
+        self._closing.set()
+        self._free.put(None)
+        os.write(self._wake, b"x")
+        self._thread.join()
+        self._reader.close()
+        os.close(self._wake)
+        os.close(self._woken)
+
+    def _run(self) -> None:
+        try:
+            while not self._closing.is_set() and not self._reader.finished:
+                self._read()
+            self._chunks.put(None)
+        except PenstockError as error:
+            self._chunks.put(error)
+
+    def _read(self) -> None:
+        self._reader.tick()
+        try:
+            buffer = self._free.get(timeout=_TICK)
+        except queue.Empty:
+            return
+        if buffer is None:
+            return
+        chunk = self._reader.fill(buffer)
+        if chunk is None and not self._reader.finished and self._poll.poll(_TICK * 1000):
+            chunk = self._reader.fill(buffer)
+        if chunk is None:
+            self._free.put(buffer)
+        else:
+            self._chunks.put(chunk)
