@@ -186,8 +186,14 @@ def _make_slot(
 ) -> Attached:
     """The slot, and the copy under its snapshot; a source that is only copied has a temporary one, for its snapshot."""
     only = config.snapshot_mode == "initial_only"
-    failover = config.failover and not only
-    created = create_slot(config.dsn, config.slot_name, timeout=config.slot_timeout, temporary=only, failover=failover)
+    created = create_slot(
+        config.dsn,
+        config.slot_name,
+        timeout=config.slot_timeout,
+        temporary=only,
+        failover=config.failover and not only,
+        two_phase=config.two_phase and not only,
+    )
     if not only:
         undo.callback(drop_slot, connection, config.slot_name)
     with closing(created.connection):

@@ -27,15 +27,25 @@ from penstock.lsn import Lsn
 
 @dataclass
 class Part:
-    """Rows of one table read in one chunk, in order. `top` is the open transaction they belong to, or 0."""
+    """Rows of one table read in one run, in order. `top` is the open transaction they belong to, or 0."""
 
     table: SourceTable
     positions: Ints
     rows: Rows | Place
     top: int = 0
     subs: Ints | None = None
+    base: int = 0  # the position at which its run begins: parts are in the order of it
+    first: int | None = None  # of a transaction that was open: the position at which that begins
     stamped: pa.Table | None = None  # from row `offset` on, once all commits are known
     offset: int = 0
+
+    def outside(self, subtransactions: set[int]) -> npt.NDArray[np.bool_]:
+        assert self.subs is not None
+        return ~np.isin(self.subs, list(subtransactions))
+
+    def shift(self, by: int) -> None:
+        self.positions = self.positions + by
+        self.base += by
 
     @property
     def held(self) -> int:
@@ -136,31 +146,33 @@ class Backlog:
         for part in run.parts:
             if part.top:
                 opened = self._open.setdefault(part.top, _Open())
-                part.positions = part.positions + opened.rows
+                part.shift(opened.rows)
                 opened.parts.append(part)
             else:
-                part.positions = part.positions + self._end
+                part.shift(self._end)
                 self._parts.append(part)
-        for top in {part.top for part in run.parts if part.top}:
-            opened = self._open[top]
-            opened.rows = max(int(part.positions[-1]) for part in opened.parts) + 1
+        for part in run.parts:
+            if part.top:
+                opened = self._open[part.top]
+                opened.rows = max(opened.rows, int(part.positions[-1]) + 1)
         placed = run.commits.copy()
         placed[:, TXN_ROWS] += self._end
         self._commits = np.concatenate([self._commits, placed])
         self._end += run.rows
         if len(placed):
             self.passed = Lsn(max(self.passed, int(placed[-1, TXN_LSN])))
-        self._hold(run.parts)
+        self._held += sum(part.held for part in run.parts)
+        if self._held > self._memory:
+            self._spill_open()
 
-    def _hold(self, parts: list[Part]) -> None:
-        """Keep new parts in memory, or spill those of transactions that are still open once too much waits."""
-        self._held += sum(part.held for part in parts)
-        if self._held <= self._memory:
-            return
+    def _spill_open(self) -> None:
+        """Put everything that waits for a commit into one file; what is committed is about to be delivered."""
         known = int(self._commits[-1, TXN_ROWS]) if self.ready else 0
-        big = [part for part in parts if part.top or int(part.positions[-1]) >= known]
-        places = self._spill.write([part.rows for part in big if isinstance(part.rows, Rows)])
-        for part, place in zip(big, places, strict=True):
+        waiting = [part for part in self._parts if int(part.positions[-1]) >= known]
+        waiting += [part for opened in self._open.values() for part in opened.parts]
+        held = [(part, part.rows) for part in waiting if isinstance(part.rows, Rows)]
+        places = self._spill.write([rows for _, rows in held]) if held else []
+        for (part, _), place in zip(held, places, strict=True):
             self._held -= part.held
             part.rows = place
 
@@ -171,12 +183,13 @@ class Backlog:
             for part in opened.parts:
                 self._drop(part)
             return
-        for part in opened.parts:
-            kept = self._without(part, opened.aborted)
-            if kept is not None:
-                kept.positions = kept.positions + self._end
-                self._parts.append(kept)
-        self._end += opened.rows
+        kept = self._kept(opened)
+        begin = self._end
+        for part in kept:
+            part.first = begin
+            part.shift(begin)
+            self._end = max(self._end, int(part.positions[-1]) + 1)
+        self._parts.extend(kept)
         line = np.empty((1, TXN_WIDTH), np.int64)
         line[0, TXN_ROWS], line[0, TXN_LSN] = self._end, event.end
         line[0, TXN_TS], line[0, TXN_XID] = event.time, event.xid
@@ -191,11 +204,17 @@ class Backlog:
         for part in self._open.pop(event.xid, _Open()).parts:
             self._drop(part)
 
-    def _without(self, part: Part, aborted: set[int]) -> Part | None:
-        """A part without the rows of rolled-back subtransactions; None if nothing is left."""
-        if part.subs is None or not aborted:
-            return part
-        return self._only(part, ~np.isin(part.subs, list(aborted)))
+    def _kept(self, opened: _Open) -> list[Part]:
+        """Its parts without the rows of rolled-back subtransactions, counted anew."""
+        if not opened.aborted:
+            return opened.parts
+        found = [self._only(part, part.outside(opened.aborted)) for part in opened.parts]
+        kept = [part for part in found if part is not None]
+        order = np.sort(np.concatenate([part.positions for part in kept])) if kept else np.empty(0, np.int64)
+        for part in kept:
+            part.base = int(np.searchsorted(order, part.base))
+            part.positions = np.searchsorted(order, part.positions)
+        return kept
 
     def _before(self, part: Part, end: int) -> Part | None:
         """A chunk may hold the end of one transaction and the begin of the next."""
@@ -240,6 +259,8 @@ class Backlog:
         """The first position before `stop` where a table's rows have another shape than those before."""
         shapes: dict[str, SourceTable] = {}
         for part in self._parts:
+            if part.base >= stop:
+                break
             if part.positions[0] < stop and shapes.setdefault(part.table.name, part.table) is not part.table:
                 return int(part.positions[0])
         return None
@@ -248,8 +269,9 @@ class Backlog:
         """The rows from the cursor up to `stop` by table, stamped with their commits."""
         pieces: dict[str, list[pa.Table]] = {}
         shapes: dict[str, SourceTable] = {}
-        left: deque[Part] = deque()
-        for part in self._parts:
+        left: list[Part] = []
+        while self._parts and self._parts[0].base < stop:
+            part = self._parts.popleft()
             start, end = (int(i) for i in np.searchsorted(part.positions, (self._cursor, stop)))
             if start < end:
                 pieces.setdefault(part.table.name, []).append(self._piece(part, start, end))
@@ -258,11 +280,13 @@ class Backlog:
                 left.append(part)
             else:
                 self._drop(part)
-        self._parts = left
+        self._parts.extendleft(reversed(left))
         return {name: together(tables) for name, tables in pieces.items()}, shapes
 
     def _piece(self, part: Part, start: int, end: int) -> pa.Table:
         rows = self._loaded(part)
+        if part.first is not None:  # blocks of it came among others: their order is known only now
+            rows = replace(rows, seqs=part.positions - part.first)
         if part.stamped is None:
             if part.positions[-1] >= self._commits[-1, TXN_ROWS]:  # its last rows wait for their commit
                 return stamped(part.table, sliced(rows, start, end), self._stamp(part.positions[start:end]))

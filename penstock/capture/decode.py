@@ -72,7 +72,7 @@ class WalDecoder:
 
     def restart(self, passed: Lsn) -> None:
         """Another reader goes on from a position at or before `passed`, up to which everything is known."""
-        for left in (frames.IN_TXN, frames.REPLY_ASKED):
+        for left in (frames.IN_TXN, frames.REPLY_ASKED, frames.KEEPALIVE_END):
             self._state[left] = 0
         self._state[frames.PASSED] = passed
 

@@ -126,15 +126,25 @@ def _status(
     return replace(status, name=name)
 
 
-def create_slot(dsn: str, name: str, *, timeout: float, temporary: bool = False, failover: bool = False) -> CreatedSlot:
+def create_slot(
+    dsn: str,
+    name: str,
+    *,
+    timeout: float,
+    temporary: bool = False,
+    failover: bool = False,
+    two_phase: bool = False,
+) -> CreatedSlot:
     """Make the slot and export its snapshot. Waits for transactions older than itself, at most `timeout` each.
 
-    A temporary one goes with its connection. With `failover`, standbys that synchronise slots keep a copy of it.
+    A temporary one goes with its connection. With `failover`, standbys that synchronise slots keep a copy of it. With
+    `two_phase`, PREPARE TRANSACTION is decoded when it happens.
     """
     connection = connect_replication(dsn, lock_timeout=f"{timeout * 1000:.0f}")
     try:
         check_failover(connection, failover)
-        return _create(connection, name, temporary, failover)
+        check_two_phase(connection, two_phase)
+        return _create(connection, name, temporary, failover, two_phase)
     except psycopg.Error as error:
         connection.close()
         raise _not_created(error, dsn, name, timeout) from error
@@ -152,11 +162,20 @@ def check_failover(connection: Connection, failover: bool) -> None:
         )
 
 
-def _create(connection: Connection, name: str, temporary: bool, failover: bool) -> CreatedSlot:
-    modern = connection.info.server_version >= 150000
-    options = sql.SQL("(SNAPSHOT 'export')" if modern else "EXPORT_SNAPSHOT")
-    if failover:
-        options = sql.SQL("(SNAPSHOT 'export', FAILOVER true)")
+def check_two_phase(connection: Connection, two_phase: bool) -> None:
+    version = connection.info.server_version
+    if two_phase and version < 150000:
+        raise SourceError(
+            f"PostgreSQL {version // 10000} does not send prepared transactions to a subscriber",
+            hint="That came with 15. Leave two_phase out; prepared transactions then come when they commit.",
+        )
+
+
+def _create(connection: Connection, name: str, temporary: bool, failover: bool, two_phase: bool) -> CreatedSlot:
+    options = sql.SQL("EXPORT_SNAPSHOT")
+    if connection.info.server_version >= 150000:
+        asked = ["SNAPSHOT 'export'"] + ["FAILOVER"] * failover + ["TWO_PHASE"] * two_phase
+        options = sql.SQL("(" + ", ".join(asked) + ")")
     kind = sql.SQL("TEMPORARY LOGICAL" if temporary else "LOGICAL")
     command = sql.SQL("CREATE_REPLICATION_SLOT {} {} pgoutput {}").format(sql.Identifier(name), kind, options)
     row = connection.execute(command).fetchone()

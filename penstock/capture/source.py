@@ -65,6 +65,7 @@ class PostgresSource:
         self._stream: WalStream | None = None
         self._pull: PullReader | None = None
         self._spill: Spill | None = None
+        self._resent_until = Lsn(0)
         self._streamed = 0  # bytes since the last look at how far the server is ahead
         self._advanced_at = time.monotonic()
         self._failure: PenstockError | None = None
@@ -279,6 +280,7 @@ class PostgresSource:
     def _start_stream(self) -> None:
         """From the known position; with two-phase from the slot's, so that what is still prepared comes again."""
         config = self._config
+        self._resent_until = self._known()
         self._stream = WalStream(
             config.dsn,
             config.slot_name,
@@ -313,7 +315,14 @@ class PostgresSource:
         return Lsn(max(self._backlog.passed, self._decoder.keepalive))
 
     def _movable(self) -> Lsn:
-        """How far the slot may move: never past a PREPARE that is neither committed nor rolled back."""
+        """How far the slot may move: never past a PREPARE that is neither committed nor rolled back.
+
+        A new stream sends those again, so before it has come to where the last one was, the slot stays (0 moves none).
+        """
+        if self._config.two_phase and not (
+            self._decoder.keepalive >= self._resent_until or self._backlog.passed > self._resent_until
+        ):
+            return Lsn(0)
         return Lsn(min([self._acknowledged, *(one.lsn for one in self._backlog.prepared)]))
 
     def _advance_slot(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import struct
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from penstock.capture.connection import connect
 from penstock.capture.decode import WalDecoder
 from penstock.capture.discover import SourceTable, discover
 from penstock.capture.relations import Relations
+from penstock.capture.spill import Spill
 from penstock.lsn import Lsn
 
 _PER_TRANSACTION = 1000
@@ -69,12 +71,14 @@ def _chunk(messages: list[bytes]) -> Chunk:
 
 
 def _decode(chunks: list[Chunk], found: dict[str, SourceTable], events: int) -> float:
+    spill = Spill(Path("nothing is spilled"))
     started, rows = time.thread_time(), 0
-    decoder, backlog = WalDecoder(Relations(found)), Backlog(Lsn(0))
+    decoder, backlog = WalDecoder(Relations(found), Lsn(0)), Backlog(Lsn(0), spill, 1 << 40)
     for chunk in chunks:
-        decoded = decoder.decode(chunk, backlog.next_position)
+        decoded = decoder.decode(chunk)
         expect("failure while decoding", decoded.failure, None)
-        backlog.add(decoded.parts, decoded.rows, decoded.commits)
+        for step in decoded.steps:
+            backlog.apply(step)
         while (batch := backlog.take(_BATCH)) is not None:
             rows += sum(table.num_rows for table in batch.to_arrow().values())
     spent = time.thread_time() - started

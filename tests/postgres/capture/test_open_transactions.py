@@ -1,0 +1,191 @@
+"""Streamed, prepared and oversized transactions: whole, once, in commit order, whatever happens in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from penstock.capture import PostgresSource, SourceConfig
+from penstock.embedded import SOURCE_SETTINGS, EmbeddedPostgres
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    """A server that streams transactions from 64 kB on, and takes prepared ones."""
+    settings = {
+        **SOURCE_SETTINGS,
+        "fsync": "off",
+        "logical_decoding_work_mem": "64kB",
+        "max_prepared_transactions": "5",
+        "wal_sender_timeout": "3s",
+    }
+    server = EmbeddedPostgres(tmp_path_factory.mktemp("open") / "pg", settings)
+    with psycopg.connect(server.dsn, autocommit=True) as db:
+        db.execute("CREATE TABLE a (id int PRIMARY KEY, x text); CREATE TABLE b (id int PRIMARY KEY, y numeric(9,2))")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def db(server) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        yield connection
+        connection.execute("DO $$ BEGIN ASSERT (SELECT count(*) FROM pg_prepared_xacts) = 0; END $$")
+        connection.execute("TRUNCATE a, b")
+
+
+@pytest.fixture
+def opened(server, tmp_path) -> Iterator:
+    sources: list[PostgresSource] = []
+
+    def make(name: str, **options) -> PostgresSource:
+        options = {"spill_directory": str(tmp_path), "reader": "stream", **options}
+        config = SourceConfig.from_dsn(server.dsn, ["a", "b"], slot_name=name, **options)
+        sources.append(PostgresSource(config))
+        return sources[-1]
+
+    yield make
+    with psycopg.connect(server.dsn, autocommit=True) as db:
+        for source in sources:
+            source.close()
+        db.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
+
+
+def rows(received) -> dict[str, dict]:
+    return {name: received.state(f"public.{name}", "id") for name in "ab"}
+
+
+def table(db) -> dict[str, dict]:
+    found = {}
+    for name in "ab":
+        with db.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+            found[name] = {(row["id"],): row for row in cursor.execute(f"SELECT * FROM {name}")}
+    return found
+
+
+def big(db, first: int, count: int = 3000) -> None:
+    db.execute(
+        "INSERT INTO a SELECT g, repeat('x', 50) || g FROM generate_series(%s::int, %s::int) g",
+        [first, first + count - 1],
+    )
+
+
+def test_streamed_transactions_interleave_and_roll_back_in_part(server, db, opened, drain):
+    source = opened("streamed")
+    source.open()
+    received = drain(source)
+    with psycopg.connect(server.dsn) as one, psycopg.connect(server.dsn) as two, psycopg.connect(server.dsn) as three:
+        big(one, 1)
+        big(two, 10_000)
+        big(three, 20_000)
+        drain(source, received)
+        one.execute("SAVEPOINT s")
+        big(one, 30_000)
+        db.execute("INSERT INTO b VALUES (1, 1.5)")
+        one.execute("ROLLBACK TO s")
+        one.execute("SAVEPOINT t; UPDATE a SET x = 'kept' WHERE id <= 10; RELEASE t")
+        one.execute("INSERT INTO b VALUES (2, 2.5)")
+        big(two, 40_000)
+        drain(source, received)
+        assert rows(received)["a"] == {}, "nothing of an open transaction is delivered"
+        assert source.metrics().waiting_rows > 6000, "the server streamed them while they ran"
+        two.commit()
+        three.rollback()
+        one.commit()
+    drain(source, received, limit=1000)
+    assert rows(received) == table(db)
+    lsns = [row["_lsn"] for batch in received.batches for t in batch.to_arrow().values() for row in t.to_pylist()]
+    assert lsns == sorted(lsns), "commit order"
+    for batch in received.batches:
+        assert batch.complete or batch.rows <= 1000
+
+
+@pytest.mark.parametrize("streaming", ["auto", "off"])
+def test_a_transaction_beyond_memory_is_spilled_and_delivered_in_parts(db, opened, drain, tmp_path, streaming):
+    source = opened(f"spilled_{streaming}", streaming=streaming, max_transaction_memory_bytes=100_000)
+    source.open()
+    received = drain(source)
+    with db.transaction():
+        big(db, 1, 30_000)
+        db.execute("INSERT INTO b SELECT g, g FROM generate_series(1, 20000) g")
+        db.execute("SAVEPOINT s; DELETE FROM a WHERE id > 100; ROLLBACK TO s")
+        db.execute("UPDATE a SET x = x || '!' WHERE id % 3 = 0")
+    drain(source, received, limit=4000)
+    assert rows(received) == table(db)
+    parts = [batch for batch in received.batches if batch.rows]
+    assert [batch.complete for batch in parts] == [False] * (len(parts) - 1) + [True]
+    seqs = [row["_seq"] for batch in parts for t in batch.to_arrow().values() for row in t.to_pylist()]
+    assert len(seqs) == len(set(seqs))
+    assert not list(tmp_path.rglob("*.arrow")), "spilled rows go once they are read"
+
+
+def test_prepared_transactions_survive_a_restart_and_hold_the_slot(server, db, opened, drain):
+    source = opened("two_phase", two_phase=True)
+    source.open()
+    received = drain(source)
+    with psycopg.connect(server.dsn, autocommit=True) as app:
+        for gid, first in (("commits", 1), ("rolls back", 50_000), ("commits later", 60_000)):
+            app.execute("BEGIN")
+            big(app, first, 3000 if gid == "commits" else 10)
+            app.execute(f"PREPARE TRANSACTION '{gid}'")
+        app.execute("INSERT INTO b VALUES (7, 7)")
+        drain(source, received)
+        assert rows(received) == {"a": {}, "b": table(db)["b"]}, "nothing before the second phase"
+        state = source.checkpoint()
+        source.acknowledge(state)
+        app.execute("COMMIT PREPARED 'commits'")
+        source.close()
+        source.restore(state)
+        source.open()
+        app.execute("ROLLBACK PREPARED 'rolls back'")
+        drain(source, received)
+        assert rows(received) == table(db)
+        again = source.checkpoint()
+        source.acknowledge(again)
+        confirmed = app.execute(
+            "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = 'two_phase'"
+        )
+        assert confirmed.fetchone()[0] < str(again.lsn), "the slot waits for what is still prepared"
+        source.close()
+        source.restore(again)
+        source.open()
+        app.execute("COMMIT PREPARED 'commits later'")
+        drain(source, received)
+    assert rows(received) == table(db)
+    counted = [row["id"] for row in received.rows("public.a")]
+    assert len(counted) == len(set(counted)) == 3010
+
+
+def test_pull_and_stream_give_the_same_and_change_without_gap_or_repeat(server, db, opened, drain):
+    pulled, streamed = opened("pulled", reader="pull"), opened("compared")
+    for source in (pulled, streamed):
+        source.open()
+    first = {source: drain(source) for source in (pulled, streamed)}
+    states = {source: source.checkpoint() for source in (pulled, streamed)}
+    for source in (pulled, streamed):
+        source.close()
+    for step in range(30):
+        with db.transaction():
+            big(db, step * 1000 + 1, 500)
+            db.execute("UPDATE a SET x = 'u' || id WHERE id %% 7 = %s", [step % 7])
+            db.execute("INSERT INTO b VALUES (%s, 0.25) ON CONFLICT DO NOTHING", [step])
+            if step % 5 == 4:
+                db.execute("DELETE FROM a WHERE id %% 11 = %s", [step % 11])
+    for source, state in states.items():
+        source.restore(state)
+        source.open()
+        drain(source, first[source], limit=777)
+        db.execute("INSERT INTO b VALUES (%s, 1) ON CONFLICT DO NOTHING", [1000 + len(first)])
+        drain(source, first[source])
+    drain(pulled, first[pulled])
+    for name in ("public.a", "public.b"):
+        ours, theirs = (
+            [tuple(row.values()) for row in first[source].rows(name) if row["_op"] != "R"]
+            for source in (pulled, streamed)
+        )
+        assert ours == theirs
+    assert rows(first[pulled]) == table(db)
+    left = db.execute("SELECT slot_name FROM pg_replication_slots WHERE temporary").fetchall()
+    assert left == [], "the copy of the slot is gone once the pull is over"
