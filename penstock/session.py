@@ -94,6 +94,13 @@ class Session:
         """
         self.engine.captures.remove(name, force=force)
 
+    def recreate_slot(self, name: str, *, progress: Progress | None = None) -> None:
+        """After a lost slot: drop what is left of it, make a new one, and copy the source's tables again.
+
+        Refused while a stream table reads them: its changes would have a gap.
+        """
+        self.engine.captures.recreate(name, progress)
+
     def resync(self, source: str, table: str) -> None:
         """Copy one table again."""
         raise NotYet(f"resync of {source}.{table}", hint="Remove the source and add it again to copy all its tables.")

@@ -135,12 +135,7 @@ class Captures:
     def remove(self, name: str, *, force: bool = False) -> None:
         """Drop the slot and the publication, then everything here. `force` forgets a server that is gone."""
         source = sources.get(self._catalog, name)
-        for relation in relations.of_source(self._catalog, name):
-            readers = stream_tables.dependants(self._catalog, relation.id)
-            if readers:
-                raise ConfigError(
-                    f"source {name!r} is read by stream tables: {', '.join(readers)}", hint="Drop them first."
-                )
+        self._check_unread(name)
         self.close(name)
         with self._catalog.lease(f"source {name}") as lease:
             try:
@@ -152,6 +147,32 @@ class Captures:
                 sources.remove(commit, source.id)
         for folder in (self._home.base(f"tables/{name}"), self._home.changelog(f"tables/{name}")):
             shutil.rmtree(folder, ignore_errors=True)
+
+    def recreate(self, name: str, progress: Progress | None = None) -> Source:
+        """After a lost slot: a new one, and all tables copied again under it, once everything is checked.
+
+        If the copy itself fails, there is no source of this name any more, and nothing is left on the server.
+        """
+        source = sources.get(self._catalog, name)
+        self._check_unread(name)
+        config = SourceConfig.from_dsn(source.dsn, source.tables, source.slot, **_options(source.options))
+        check(
+            source.dsn,
+            source.tables,
+            publication=source.options.get("publication_name"),
+            assume_no_truncate=config.assume_no_truncate,
+            selection=Selection.of(config),
+        )
+        self.remove(name)
+        return self.add(name, source.dsn, source.tables, source.options, progress)
+
+    def _check_unread(self, name: str) -> None:
+        for relation in relations.of_source(self._catalog, name):
+            readers = stream_tables.dependants(self._catalog, relation.id)
+            if readers:
+                raise ConfigError(
+                    f"source {name!r} is read by stream tables: {', '.join(readers)}", hint="Drop them first."
+                )
 
 
 def _options(options: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import typer
 
 from penstock.cli.opening import DEFAULT_HOME, CatalogOption, HomeOption, is_home, opened
 from penstock.cli.output import out, print_json, size, table
-from penstock.errors import ConfigError, NotYet, SourceError
+from penstock.errors import ConfigError, SourceError
 from penstock.lsn import Lsn
 
 if TYPE_CHECKING:
@@ -155,12 +155,19 @@ def advance(
 
 
 @group.command("recreate")
-def recreate(name: Annotated[str, typer.Argument(help="The source whose slot was lost.")]) -> None:
-    """Make a lost slot anew and copy the source's tables again (not available yet)."""
-    raise NotYet(
-        "penstock slots recreate",
-        hint=f"Until then, `penstock source remove {name}` and `penstock source add {name} …` do the same.",
-    )
+def recreate(
+    name: Annotated[str, typer.Argument(help="The source whose slot was lost.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    home: HomeOption = DEFAULT_HOME,
+    catalog: CatalogOption = None,
+) -> None:
+    """Make a lost slot anew and copy the source's tables again. Stream tables over them must be dropped before."""
+    with opened(home, catalog) as session:
+        if not yes:
+            typer.confirm(f"Drop the slot of {name} and copy all its tables again?", abort=True)
+        session.recreate_slot(name)
+        made = next(one for one in session.status().sources if one.name == name)
+    out().print(f"Source {name} is captured again up to {made.captured}, with slot {made.slot}.")
 
 
 def _recreate(owner: SourceStatus | None) -> str:

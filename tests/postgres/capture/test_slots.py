@@ -11,7 +11,7 @@ import penstock
 from penstock.capture.connection import connect
 from penstock.capture.slot import advance_slot, create_slot, drop_slot, list_slots, read_slot
 from penstock.cli.main import app
-from penstock.errors import ConfigError, NotFound, PenstockError, SlotInUse
+from penstock.errors import ConfigError, NotFound, PenstockError, SlotInUse, SlotLost
 from penstock.lsn import Lsn
 
 
@@ -123,3 +123,27 @@ def test_the_command_line_guards_the_slot_of_a_source(db, source_db, catalog_db,
     assert "are lost to shop" in run("advance", owned.slot, str(end), "--force", *at)
     assert "dropped" in run("drop", owned.slot, "--force", *at)
     assert [one["state"] for one in json.loads(run("list", "--json", *at))] == ["missing"]
+
+
+def test_a_lost_slot_is_made_anew_and_everything_copied_again(db, source_db, catalog_db, tmp_path):
+    db.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    at = ("--home", str(tmp_path), "--catalog", catalog_db)
+    with penstock.connect(home=tmp_path, catalog=catalog_db) as session:
+        session.add_source("shop", source_db, tables=["t"])
+        lost = session.status().sources[0].slot
+    run("drop", lost, "--force", *at)
+    db.execute("INSERT INTO t VALUES (2); DELETE FROM t WHERE id = 1")  # nobody will ever read these changes
+    with penstock.connect(home=tmp_path, catalog=catalog_db) as session:
+        with pytest.raises(SlotLost) as said:
+            session.catch_up()
+        assert "slots recreate" in said.value.hint
+    assert "captured again" in run("recreate", "shop", "--yes", *at)
+    db.execute("INSERT INTO t VALUES (3)")
+    with penstock.connect(home=tmp_path, catalog=catalog_db) as session:
+        session.catch_up()
+        rows = session.engine.reader.rows_arrow(*session.engine.position("t")[:2]).to_pylist()
+        assert sorted(row["id"] for row in rows) == [2, 3]
+        assert session.status().sources[0].slot != lost
+    assert db.execute("SELECT count(*) FROM pg_replication_slots WHERE database = current_database()").fetchone() == (
+        1,
+    )
