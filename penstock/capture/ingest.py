@@ -92,7 +92,11 @@ class Ingest:
             source.dsn,
             tables=tuple(known) or source.tables,
             slot_name=source.slot,
-            **{**source.options, "publication_name": source.publication},
+            **{
+                "spill_directory": str(self._home.path("spill")),
+                **source.options,
+                "publication_name": source.publication,
+            },
         )
         postgres = PostgresSource(config, schemas=known or None)
         if source.checkpoint is None:

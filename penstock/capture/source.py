@@ -41,7 +41,7 @@ from penstock.lsn import Lsn
 from penstock.relation.schema import Schema
 
 _EMIT = "SELECT pg_logical_emit_message(true, 'penstock', '')"
-_SLICE = 0.02  # seconds at the socket before looking around again
+_SLICE = 0.02  # seconds to wait for a chunk before helping a quiet server to reach a target
 _ASK_EVERY = 0.01  # seconds between questions how far the server has read
 _PULL_FROM = 32 << 20  # bytes of WAL behind which it is worth pulling
 _LOOK_EVERY = 64 << 20  # bytes streamed between looks at how far the server is ahead
@@ -364,7 +364,7 @@ class PostgresSource:
             if batch is not None:
                 return batch
             left = deadline - time.monotonic()
-            read = self._read(min(max(left, 0.0), _SLICE))
+            read = self._read(max(left, 0.0) if self._target is None else min(max(left, 0.0), _SLICE))
             if left <= 0 and not (read and self._backlog.ready):
                 return None
 

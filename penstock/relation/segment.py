@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from penstock.relation.home import Home
 from penstock.relation.schema import Schema
-from penstock.zset import RAW_FIELDS
 from penstock.relation.storage import writing
+from penstock.zset import RAW_FIELDS
 
 Form = Literal["raw", "settled"]
 _ROW_GROUP = 128 * 1024

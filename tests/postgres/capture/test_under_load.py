@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
+from penstock import capture
 from penstock.capture import PostgresSource, SourceConfig
 from penstock.errors import SourceUnreachable
 
@@ -87,6 +88,37 @@ def test_copy_and_stream_meet_and_restarts_repeat_nothing(db, source_db, make_so
     drain(source, durable, limit=500)
     assert durable.state("public.accounts", "id") == rows(db, "accounts")
     assert durable.state("public.moves", "id") == rows(db, "moves")
+
+
+@pytest.mark.since(14, "pulling")
+def test_the_reader_changes_all_the_time_without_gap_or_repeat(db, source_db, make_source, drain, monkeypatch):
+    db.execute(SETUP)
+    pulls = []
+    monkeypatch.setattr(capture.source, "_PULL_FROM", 3000)
+    monkeypatch.setattr(capture.source, "_LOOK_EVERY", 20_000)
+    monkeypatch.setattr(capture.pull, "_RANGE", 30_000)
+    monkeypatch.setattr(capture.pull, "_LAST", 1000)
+    monkeypatch.setattr(
+        capture.source, "PullReader", lambda *arguments: pulls.append(1) or capture.pull.PullReader(*arguments)
+    )
+    source = make_source(max_transaction_memory_bytes=2000)
+    dice = random.Random(3)
+    with load(source_db):
+        source.open()
+        received = drain(source)
+        started = time.monotonic()
+        while time.monotonic() - started < 3:
+            batch = source.poll(max_records=dice.randint(1, 500), timeout=0.02)
+            if batch is not None:
+                received.batches.append(batch)
+                if batch.complete and dice.random() < 0.2:
+                    source.acknowledge(source.checkpoint())
+    drain(source, received)
+    assert len(pulls) > 3, "it changed"
+    assert received.state("public.accounts", "id") == rows(db, "accounts")
+    assert received.state("public.moves", "id") == rows(db, "moves")
+    ids = [row["id"] for row in received.rows("public.moves") if row["_op"] in "RI"]
+    assert len(ids) == len(set(ids)), "nothing came twice"
 
 
 def test_every_transaction_is_whole_at_every_cut(db, source_db, make_source):
