@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterator
 from typing import LiteralString
 
 import psycopg
 import pytest
 
 from penstock.demo import shop
+from penstock.embedded import EmbeddedPostgres
 
 BROKEN: dict[str, LiteralString] = {
     "a total that is not the sum of the lines": """
@@ -38,17 +40,32 @@ def rows(connection: shop.Connection) -> dict[str, list[tuple[object, ...]]]:
     }
 
 
-@pytest.fixture
-def connection(source_db: str):
-    with psycopg.connect(source_db, autocommit=True) as connection:
+@pytest.fixture(scope="module")
+def shop_db(source_server: EmbeddedPostgres) -> Iterator[str]:
+    """One shop for all tests here: each starts from a consistent one, whatever the others did to it."""
+    with psycopg.connect(source_server.dsn, autocommit=True) as admin:
+        admin.execute("CREATE DATABASE consistent_shop")
+        yield source_server.dsn_of("consistent_shop")
+        admin.execute("DROP DATABASE consistent_shop WITH (FORCE)")
+
+
+@pytest.fixture(scope="module")
+def counts_when_new(shop_db: str) -> dict[str, int]:
+    with psycopg.connect(shop_db, autocommit=True) as connection:
         shop.create(connection)
+        assert broken(connection) == {}
+        return {table: len(found) for table, found in rows(connection).items()}
+
+
+@pytest.fixture
+def connection(shop_db: str, counts_when_new: dict[str, int]) -> Iterator[shop.Connection]:
+    with psycopg.connect(shop_db, autocommit=True) as connection:
         yield connection
 
 
-def test_a_new_shop_is_consistent_and_has_all_its_rows(connection: shop.Connection) -> None:
-    counts = {table: len(found) for table, found in rows(connection).items()}
+def test_a_new_shop_is_consistent_and_has_all_its_rows(counts_when_new: dict[str, int]) -> None:
+    counts = counts_when_new
 
-    assert broken(connection) == {}
     assert counts["orders"] == shop.ORDERS
     assert counts["order_lines"] >= 2 * shop.ORDERS
 
@@ -67,8 +84,8 @@ def test_every_step_keeps_the_shop_consistent(connection: shop.Connection, step:
         assert rows(connection) != before
 
 
-def test_concurrent_writers_keep_the_shop_consistent(connection: shop.Connection, source_db: str) -> None:
-    workload = shop.Workload(source_db, rate=300, writers=3)
+def test_concurrent_writers_keep_the_shop_consistent(connection: shop.Connection, shop_db: str) -> None:
+    workload = shop.Workload(shop_db, rate=300, writers=3)
     workload.start()
     deadline = time.monotonic() + 20
     while workload.transactions() < 300 and time.monotonic() < deadline:

@@ -63,17 +63,17 @@ def test_a_crash_at_any_step_changes_nothing_but_the_time_it_takes(
             for name, query in VIEWS.items():
                 ps.create_stream_table(name, query, mode="DIFFERENTIAL")
             everything(ps)
+        # Each session starts from what the crash before it left, and crashes one step further. Views and changelog only
+        # ever add to what they have, so that a row lost or doubled on the way is still so at the end.
         for step, failpoint in enumerate(STEPS):
             change(connection, step)
             with session() as ps, arm(failpoint), pytest.raises(FailpointReached):
                 everything(ps, publish=failpoint.startswith("publish"))
-            with session() as ps:
-                change(connection, 100 + step)
-                everything(ps, publish=failpoint == "publish.delta_committed")
-                if failpoint in ("settle.after_commit", "refresh.before_commit", STEPS[-1]):
-                    outcome = ps.verify("shop")
-                    assert outcome.ok, f"after {failpoint}: {outcome}"
+        change(connection, len(STEPS))
         with session() as ps:
+            everything(ps)
+            outcome = ps.verify("shop")
+            assert outcome.ok, str(outcome)
             for name in ("a", "joined", "summed"):
                 path = ps.publish(name).path
                 rows = ps.spark.read.format("delta").load(path)
@@ -114,7 +114,7 @@ def test_a_killed_run_goes_on_where_it_was(
         )
         with penstock.connect(home=tmp_path / "home", catalog=catalog_db, spark=spark) as ps:
             step, refreshes = 0, len(ps.history("summed"))
-            while len(ps.history("summed")) < refreshes + 2:
+            while len(ps.history("summed")) < refreshes + 1:
                 assert child.poll() is None, "the run ended by itself"
                 change(connection, step)
                 step += 1

@@ -54,14 +54,13 @@ def test_a_name_used_again_inherits_nothing(
     ps.drop_stream_table("v")
 
     ps.publish("t")
-    for number in (100, 101):
-        ps.remove_source("shop")
-        source.execute("INSERT INTO t VALUES (%s, 0)", (number,))
-        ps.add_source("shop", source_db, tables=["t", "w"])
-        ps.publish("t")
-        source.execute("UPDATE t SET v = v + 1")
-        ps.catch_up()
-        assert rows_of(ps, "t") == Counter(source.execute("SELECT * FROM t").fetchall())
+    ps.remove_source("shop")
+    source.execute("INSERT INTO t VALUES (100, 0)")
+    ps.add_source("shop", source_db, tables=["t", "w"])
+    ps.publish("t")
+    source.execute("UPDATE t SET v = v + 1")
+    ps.catch_up()
+    assert rows_of(ps, "t") == Counter(source.execute("SELECT * FROM t").fetchall())
 
 
 class _Nothing:

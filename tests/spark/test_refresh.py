@@ -91,11 +91,10 @@ def test_both_replica_identities_give_the_same_views_and_they_equal_postgres(
         for name, query in VIEWS.items():
             ps.create_stream_table(name, query, mode="DIFFERENTIAL")
         ps.refresh_all()
-        for _ in range(2):
-            for _ in range(12):
-                shop.transaction()
-            ps.catch_up()
-            ps.refresh_all()
+        for _ in range(20):
+            shop.transaction()
+        ps.catch_up()
+        ps.refresh_all()
         ps.publish("orders")
         for _ in range(12):
             shop.transaction()
@@ -146,7 +145,7 @@ def test_a_transaction_over_three_tables_is_never_visible_in_part(ps: penstock.S
     ps.create_stream_table("total", "SELECT count(*) AS n FROM all_three")
     sizes = []
     with writing(source_db):
-        for _ in range(5):
+        for _ in range(3):
             frontier = ps.catch_up()
             ps.refresh("total", to=frontier)
             ids = {name: _ids(ps, name, frontier) for name in ("a", "b", "c", "all_three")}

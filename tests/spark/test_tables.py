@@ -90,15 +90,15 @@ def test_tables_equal_the_source_at_every_cut(
     ps.add_source("shop", source_db, tables=["public.*"])
     names = ["item", "pair", "bag"]
     seen: list[tuple[Frontier, dict[str, Counter[Any]]]] = []
-    for step in range(4):
+    for step in range(3):
         for _ in range(10):
             workload.transaction()
-        if step == 2:
+        if step == 1:
             workload.connection.execute("TRUNCATE item, bag")
             workload.transaction()
         frontier = ps.catch_up()
         seen.append((frontier, {name: rows_in(source_db, name) for name in names}))
-        if step == 1:
+        if step == 0:
             for name in names:
                 ps.publish(name)
     for frontier, expected in seen:

@@ -336,10 +336,9 @@ def test_refreshes_follow_postgres(spark: SparkSession, oracle: psycopg.Connecti
     for read in program.reads:
         lake.bind(read, {}, {})
     stored = lake.runner.outputs(program)
-    for changed in (["orders"], ["orders", "customers"], ["customers"]):
-        visible = [name for name in changed if name in view.used_columns]
-        changes = lake.round(visible)
-        program = delta(view, frozenset(visible))
+    for changed in (sorted(view.used_columns), sorted(view.used_columns)[:1]):  # both tables, then only customers
+        changes = lake.round(changed)
+        program = delta(view, frozenset(changed))
         for read in program.reads:
             lake.bind(read, changes, stored)
         for name, rows in lake.runner.outputs(program).items():
@@ -350,7 +349,7 @@ def test_refreshes_follow_postgres(spark: SparkSession, oracle: psycopg.Connecti
         assert all(row[WEIGHT] > 0 for row in netted)
         found_rows = [tuple(row.values())[:-1] for row in netted for _ in range(row[WEIGHT])]
         same(found_rows, lake.expected(sql), view)
-        _same_states(lake, view, stored)
+    _same_states(lake, view, stored)
 
 
 def _same_states(lake: Lake, view: View, stored: dict[str, pa.Table]) -> None:
