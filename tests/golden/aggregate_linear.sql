@@ -62,6 +62,7 @@ SELECT
         THEN CASE WHEN g1.`__side` < 0 THEN g1.`sum1__old` ELSE g1.`sum1__new` END / CAST(CASE WHEN g1.`__side` < 0 THEN g1.`nonnull1__old` ELSE g1.`nonnull1__new` END AS DECIMAL(32, 0))
       END AS DECIMAL(38, 16))
     )
+    ELSE CAST(NULL AS STRUCT<`k`: INT, `count`: BIGINT, `sum`: DECIMAL(38, 2), `avg`: DECIMAL(38, 16)>)
   END AS `view`,
   NAMED_STRUCT(
     'g0',
@@ -176,6 +177,7 @@ SELECT
         THEN t2.`sum1` / CAST(t2.`nonnull1` AS DECIMAL(32, 0))
       END AS DECIMAL(38, 16))
     )
+    ELSE CAST(NULL AS STRUCT<`k`: INT, `count`: BIGINT, `sum`: DECIMAL(38, 2), `avg`: DECIMAL(38, 16)>)
   END AS `view`,
   NAMED_STRUCT(
     'g0',

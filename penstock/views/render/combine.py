@@ -86,7 +86,9 @@ def _struct(block: Block, shape: _Shape, columns: Sequence[Column], dialect: Dia
     whole = fn("NAMED_STRUCT", *parts)
     if not shape.predicates:
         return whole
-    return case((dialect.expression(block.over(all_of(shape.predicates))), whole), default=None)
+    # A struct that may be NULL needs fields that may be: without this, Arrow refuses a NULL struct of count(*).
+    absent = _absent(columns, dialect)
+    return case((dialect.expression(block.over(all_of(shape.predicates))), whole), default=absent)
 
 
 def _absent(columns: Sequence[Column], dialect: Dialect) -> Sql:
