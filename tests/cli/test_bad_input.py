@@ -80,7 +80,7 @@ WITHOUT_A_HOME = [
     (["run", "--home", "elsewhere"], "there is no penstock home at elsewhere", "penstock init"),
     (["plan"], "penstock plan is not available yet", "create_stream_table"),
     (["apply"], "penstock apply is not available yet", "create_stream_table"),
-    (["slots", "recreate", "shop"], "penstock slots recreate is not available yet", "penstock source remove shop"),
+    (["slots", "recreate", "shop"], "there is no penstock home at data", "penstock init"),
     (["status", "--catalog", "host=/nowhere dbname=x", "--home", "."], "the catalog cannot be opened", "catalog DSN"),
     (["bench", "nonsense"], "no benchmark 'nonsense'", "Choose from"),
     (["demo", "--home", "/etc"], "/etc holds something other than a demo", "--home"),
