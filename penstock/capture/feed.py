@@ -14,7 +14,6 @@ import threading
 from typing import Protocol
 
 from penstock.capture.bulk import Buffer, Chunk
-from penstock.errors import PenstockError
 
 _BUFFERS = 3
 _TICK = 0.25  # seconds between looks at the clock and at close()
@@ -44,9 +43,9 @@ class Feed:
     def __init__(self, reader: Reader, name: str) -> None:
         self._reader = reader
         self._free: queue.SimpleQueue[Buffer | None] = queue.SimpleQueue()
-        self._chunks: queue.SimpleQueue[Chunk | PenstockError | None] = queue.SimpleQueue()
+        self._chunks: queue.SimpleQueue[Chunk | Exception | None] = queue.SimpleQueue()
         self._closing = threading.Event()
-        self._over: PenstockError | bool = False
+        self._over: Exception | bool = False
         for _ in range(_BUFFERS):
             self._free.put(Buffer())
         self._woken, self._wake = os.pipe()
@@ -64,7 +63,7 @@ class Feed:
     def take(self, timeout: float) -> Chunk | None:
         """The next chunk, within `timeout` seconds; give its buffer back when it is decoded."""
         if self._over:
-            if isinstance(self._over, PenstockError):
+            if isinstance(self._over, Exception):
                 raise self._over
             return None
         try:
@@ -97,7 +96,7 @@ class Feed:
             while not self._closing.is_set() and not self._reader.finished:
                 self._read()
             self._chunks.put(None)
-        except PenstockError as error:
+        except Exception as error:  # whatever it is, the caller must see it: nobody looks at this thread
             self._chunks.put(error)
 
     def _read(self) -> None:

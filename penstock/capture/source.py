@@ -361,7 +361,7 @@ class PostgresSource:
         deadline = time.monotonic() + timeout
         while True:
             batch = self._deliver(limit)
-            if batch is not None:
+            if batch is not None or self._has_reached_target():
                 return batch
             left = deadline - time.monotonic()
             read = self._read(max(left, 0.0) if self._target is None else min(max(left, 0.0), _SLICE))
@@ -418,12 +418,16 @@ class PostgresSource:
         self._streamed = 0
         return self._is_behind()
 
+    def _has_reached_target(self) -> bool:
+        """Once: who waits for a position need not wait for what comes after it."""
+        if self._target is None or self._position < self._target.lsn:
+            return False
+        self._target = None
+        return True
+
     def _ask_for_target(self) -> None:
         """While somebody waits for a position: ask how far the server has read, and help if it stays short of it."""
         if self._target is None or self._stream is None:
-            return
-        if self._position >= self._target.lsn:
-            self._target = None
             return
         self._stream.ask(_ASK_EVERY)
         if self._target.is_stuck():
