@@ -17,6 +17,7 @@
     │   ├── NoSlotLeft
     │   ├── UnsafeTable        capturing it would make the application's own statements fail
     │   ├── SchemaChanged      the table no longer has the shape that was captured
+    │   │   └── FormChanged    a value came that only the text form of its column can hold
     │   ├── DecodeError        a value that cannot be held without loss
     │   └── SlotLost           the slot is gone, or ahead of what is durable here
     ├── CatalogError           the catalog cannot be reached or used
@@ -122,6 +123,10 @@ class UnsafeTable(SourceError):
 
 class SchemaChanged(SourceError):
     """The table no longer has the shape that was captured."""
+
+
+class FormChanged(SchemaChanged):
+    """A value came that only the text form of its column can hold: to the column, a change of its type."""
 
 
 class DecodeError(SourceError):

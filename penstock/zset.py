@@ -12,6 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.nested import flat
+
 WEIGHT = "_weight"
 
 # What a captured change knows beside the row: how it came to be, and where its transaction committed.
@@ -40,11 +42,23 @@ def consolidate(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
     if not columns:
         total = pc.sum(rows[WEIGHT]).as_py() or 0
         return pa.table({WEIGHT: pa.array([total] if total else [], pa.int64())})
+    if any(pa.types.is_nested(rows.schema.field(name).type) for name in columns):
+        return _consolidate_nested(rows, columns)
     summed = rows.select([*columns, WEIGHT]).group_by(list(columns), use_threads=False).aggregate([(WEIGHT, "sum")])
     summed = summed.rename_columns([*columns, WEIGHT])
     return summed.filter(pc.not_equal(summed[WEIGHT], 0)).cast(
         pa.schema([*(rows.schema.field(name) for name in columns), pa.field(WEIGHT, pa.int64())])
     )
+
+
+def _consolidate_nested(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The same by codes of the nested columns; each sum stands at the first of its rows."""
+    keys = [flat(rows[name].combine_chunks()) for name in columns]
+    numbered = pa.table([*keys, rows[WEIGHT], pa.array(np.arange(rows.num_rows))], [*columns, WEIGHT, "_row"])
+    summed = numbered.group_by(list(columns), use_threads=False).aggregate([(WEIGHT, "sum"), ("_row", "min")])
+    summed = summed.filter(pc.not_equal(summed[f"{WEIGHT}_sum"], 0))
+    chosen = rows.select(list(columns)).take(summed["_row_min"])
+    return chosen.append_column(pa.field(WEIGHT, pa.int64()), summed[f"{WEIGHT}_sum"])
 
 
 def is_settled(raw: pa.Table) -> bool:

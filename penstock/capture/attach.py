@@ -21,6 +21,7 @@ from penstock.capture.connection import Connection, connect, connect_replication
 from penstock.capture.copy_pool import open_snapshot
 from penstock.capture.copy_ranges import CopyRange, TableSize, plan_ranges, table_sizes
 from penstock.capture.discover import SourceTable, discover
+from penstock.capture.forms import choose_forms
 from penstock.capture.publication import (
     check_publication,
     drop_publication,
@@ -67,7 +68,7 @@ def attach_new(connection: Connection, config: SourceConfig, expected: Mapping[s
     check_truncates(connection, config.assume_no_truncate)
     only = config.snapshot_mode == "initial_only"
     publication = None if only else config.publication_name
-    tables = check_new(
+    found = check_new(
         connection,
         config.tables,
         config.slot_name,
@@ -75,7 +76,8 @@ def attach_new(connection: Connection, config: SourceConfig, expected: Mapping[s
         partitions=config.partitions,
         selection=Selection.of(config),
     )
-    check_expected(tables, expected)
+    check_expected(found, expected)
+    tables = choose_forms(connection, found, config.column_forms, look=config.snapshot_mode != "never")
     undo = ExitStack()
     try:
         if not only:
@@ -120,10 +122,11 @@ def attach_restored(
             hint=f"Remove slot {config.slot_name} and start again: changes made without it cannot be read.",
         )
     check_publication(publication, tables, extend=False)
+    tables = _as_captured(connection, config, tables, expected or {})
     if config.snapshot_mode == "always":
         snapshot = copy_again(connection, config, tables)
         return Attached(identity, tables, snapshot.point, snapshot.reader(anew=True), before=state.lsn)
-    return Attached(identity, _as_captured(tables, expected or {}), state.lsn, None)
+    return Attached(identity, tables, state.lsn, None)
 
 
 def remove(dsn: str, slot: str, publication: str) -> None:
@@ -143,17 +146,22 @@ def check_expected(tables: Mapping[str, SourceTable], expected: Mapping[str, Sch
             raise schema_changed(name, difference)
 
 
-def _as_captured(tables: dict[str, SourceTable], expected: Mapping[str, Schema]) -> dict[str, SourceTable]:
-    """A column that became NOT NULL meanwhile may still be NULL in the WAL before that."""
-    return {
-        name: replace(table, schema=_nullable_as(expected[name], table.schema)) if name in expected else table
+def _as_captured(
+    connection: Connection, config: SourceConfig, tables: dict[str, SourceTable], expected: Mapping[str, Schema]
+) -> dict[str, SourceTable]:
+    """The recorded forms; and a column that became NOT NULL meanwhile may still be NULL in the WAL before that."""
+    recorded = {
+        name: replace(table, schema=_held_as(expected[name], table.schema))
         for name, table in tables.items()
+        if name in expected
     }
+    others = {name: table for name, table in tables.items() if name not in expected}
+    return recorded | choose_forms(connection, others, config.column_forms)
 
 
-def _nullable_as(expected: Schema, found: Schema) -> Schema:
+def _held_as(expected: Schema, found: Schema) -> Schema:
     pairs = zip(found.columns, expected.columns, strict=True)
-    return replace(found, columns=tuple(replace(new, nullable=old.nullable) for new, old in pairs))
+    return replace(found, columns=tuple(replace(new, nullable=old.nullable, spark=old.spark) for new, old in pairs))
 
 
 def check_unchanged(before: Mapping[str, SourceTable], locked: Mapping[str, SourceTable]) -> None:

@@ -1,4 +1,4 @@
-"""PostgreSQL's binary form of a column's values into Arrow: exact, or a DecodeError that names the value.
+"""PostgreSQL's binary form of a column's values into Arrow: exact, or a refusal that names the value.
 
 A type is known by its send function, so domains and enums over text come in without being listed.
 """
@@ -11,14 +11,17 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from penstock.capture.fields import Fields, Ints, ValueRefused
-from penstock.capture.kernels import binary
+from penstock.capture.fields import Bytes, Fields, Ints, ValueRefused
+from penstock.capture.kernels import arrays, binary, texts
 from penstock.capture.kernels.gather import gather
+from penstock.capture.lists import list_array, refuse_array
 from penstock.capture.messages import PG_EPOCH, PG_EPOCH_MICROS
+from penstock.relation.types import INTERVAL, POINT, UTC_MICROS
 
 _Build = Callable[[Fields, pa.DataType], pa.Array]
-_UTC = pa.timestamp("us", tz="UTC")
+_Texts = Callable[..., tuple[int, npt.NDArray[np.int32], Bytes]]
 
 # Send functions whose bytes are the value's text.
 _TEXT_SENDS = frozenset({"textsend", "varcharsend", "bpcharsend", "namesend", "json_send", "enum_send", "citextsend"})
@@ -37,11 +40,13 @@ def is_binary(arrow: pa.DataType, send: str) -> bool:
 def from_binary(fields: Fields, arrow: pa.DataType, send: str) -> pa.Array:
     build = _builder(arrow, send)
     if build is None:
-        raise ValueRefused(0, f"{fields.raw(0)!r} in the unknown form of {send}")
+        raise ValueRefused(0, f"{fields.raw(0)!r} in the unknown form of {send}", fits_text=False)
     return build(fields, arrow)
 
 
 def _builder(arrow: pa.DataType, send: str) -> _Build | None:
+    if pa.types.is_list(arrow):
+        return _list(arrow, send)
     name = send.rpartition(".")[2]
     if arrow == pa.string():
         return _text if name in _TEXT_SENDS else _AS_TEXT.get(name)
@@ -51,8 +56,35 @@ def _builder(arrow: pa.DataType, send: str) -> _Build | None:
     return build if arrow == expected else None
 
 
+def _list(arrow: pa.DataType, send: str) -> _Build | None:
+    """Arrays whose elements' form is known."""
+    own, _, element = send.partition(":")
+    if own.rpartition(".")[2] != "array_send" or _builder(arrow.value_type, element) is None:
+        return None
+
+    def build(fields: Fields, arrow: pa.DataType) -> pa.Array:
+        row, code, bounds, offsets, lengths = arrays.from_sent(fields.data, fields.offsets, fields.lengths)
+        if code != arrays.FITS:
+            raise refuse_array(row, code, repr(fields.raw(row)))
+        inner = Fields(fields.data, offsets, lengths)
+        return list_array(fields, arrow, bounds, lambda: from_binary(inner, arrow.value_type, element))
+
+    return build
+
+
 def _text(fields: Fields, _: pa.DataType) -> pa.Array:
     return fields.strings()
+
+
+def _printed(kernel: _Texts, *options: bool) -> _Build:
+    """What PostgreSQL would print, made by a kernel."""
+
+    def build(fields: Fields, _: pa.DataType) -> pa.Array:
+        bad, bounds, data = kernel(fields.data, fields.offsets, fields.lengths, *options)
+        _refuse(fields, bad)
+        return fields.variable(pa.string(), bounds, data)
+
+    return build
 
 
 def _jsonb(fields: Fields, _: pa.DataType) -> pa.Array:
@@ -60,14 +92,8 @@ def _jsonb(fields: Fields, _: pa.DataType) -> pa.Array:
     present = fields.lengths >= 0
     versions = fields.data[fields.offsets[present]]
     if (versions != 1).any() or (fields.lengths[present] < 1).any():
-        raise ValueRefused(int(np.flatnonzero(present)[0]), "jsonb of an unknown version")
+        raise ValueRefused(int(np.flatnonzero(present)[0]), "jsonb of an unknown version", fits_text=False)
     return Fields(fields.data, fields.offsets + 1, np.where(present, fields.lengths - 1, fields.lengths)).strings()
-
-
-def _uuid(fields: Fields, _: pa.DataType) -> pa.Array:
-    bad, bounds, data = binary.uuids(fields.data, fields.offsets, fields.lengths)
-    _refuse(fields, bad)
-    return fields.variable(pa.string(), bounds, data)
 
 
 def _bytea(fields: Fields, arrow: pa.DataType) -> pa.Array:
@@ -86,6 +112,23 @@ def _fixed(width: int, dtype: npt.DTypeLike) -> _Build:
 
 def _oid(fields: Fields, arrow: pa.DataType) -> pa.Array:
     return fields.fixed(arrow, _integers(fields, 4) & 0xFFFFFFFF)
+
+
+def _unsigned(fields: Fields, _: pa.DataType) -> pa.Array:
+    """xid and its kin: numbers that are names."""
+    return pc.cast(fields.fixed(pa.int64(), _integers(fields, 4) & 0xFFFFFFFF), pa.string())
+
+
+def _interval(fields: Fields, arrow: pa.DataType) -> pa.Array:
+    parts = [fields.part(0, 8, 16), fields.part(8, 4, 16), fields.part(12, 4, 16)]
+    micros, days, months = (_integers(part, width) for part, width in zip(parts, (8, 4, 4), strict=True))
+    children = [pa.array(months.astype(np.int32)), pa.array(days.astype(np.int32)), pa.array(micros)]
+    return fields.struct(arrow, children)
+
+
+def _point(fields: Fields, arrow: pa.DataType) -> pa.Array:
+    x, y = (_integers(fields.part(at, 8, 16), 8).view(np.float64) for at in (0, 8))
+    return fields.struct(arrow, [pa.array(x), pa.array(y)])
 
 
 def _boolean(fields: Fields, arrow: pa.DataType) -> pa.Array:
@@ -141,7 +184,7 @@ def numeric_text(raw: bytes) -> str:
 
 def _refuse(fields: Fields, bad: int) -> None:
     if bad >= 0:
-        raise ValueRefused(bad, f"{fields.raw(bad)!r} of a wrong length")
+        raise ValueRefused(bad, f"{fields.raw(bad)!r} of a wrong length", fits_text=False)
 
 
 def _refuse_beyond(
@@ -156,7 +199,25 @@ def _refuse_beyond(
         raise ValueRefused(row, value)
 
 
-_AS_TEXT: dict[str, _Build] = {"jsonb_send": _jsonb, "uuid_send": _uuid}
+_AS_TEXT: dict[str, _Build] = {
+    "jsonb_send": _jsonb,
+    "uuid_send": _printed(binary.uuids),
+    "numeric_send": _printed(texts.numerics),
+    "date_send": _printed(texts.dates),
+    "timestamp_send": _printed(texts.timestamps, False),
+    "timestamptz_send": _printed(texts.timestamps, True),
+    "time_send": _printed(texts.times, False),
+    "timetz_send": _printed(texts.times, True),
+    "cash_send": _printed(texts.moneys),
+    "bit_send": _printed(texts.bits),
+    "varbit_send": _printed(texts.bits),
+    "inet_send": _printed(texts.addresses),
+    "cidr_send": _printed(texts.addresses),
+    "macaddr_send": _printed(texts.hardware_addresses),
+    "macaddr8_send": _printed(texts.hardware_addresses),
+    "xidsend": _unsigned,
+    "cidsend": _unsigned,
+}
 _NATIVE: dict[str, tuple[pa.DataType, _Build]] = {
     "boolsend": (pa.bool_(), _boolean),
     "byteasend": (pa.binary(), _bytea),
@@ -168,5 +229,7 @@ _NATIVE: dict[str, tuple[pa.DataType, _Build]] = {
     "float8send": (pa.float64(), _fixed(8, np.int64)),
     "date_send": (pa.date32(), _date),
     "timestamp_send": (pa.timestamp("us"), _timestamp),
-    "timestamptz_send": (_UTC, _timestamp),
+    "timestamptz_send": (UTC_MICROS, _timestamp),
+    "interval_send": (INTERVAL, _interval),
+    "point_send": (POINT, _point),
 }

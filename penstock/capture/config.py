@@ -86,6 +86,8 @@ class SourceConfig:
     publication_row_filter: str | Mapping[str, str] = field(default="", hash=False)
     publication_column_list: str | Sequence[str] | Mapping[str, str | Sequence[str]] = field(default="", hash=False)
 
+    column_forms: Mapping[str, str] = field(default_factory=dict, hash=False)  # schema.table.column: text or native
+
     snapshot_mode: SnapshotMode = "initial"
     copy_workers: int = 4  # connections that copy at once
     copy_range_blocks: int = 8192  # blocks of a table that are copied as one range: what a crash can cost

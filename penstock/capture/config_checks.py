@@ -52,6 +52,7 @@ def check(config: SourceConfig, choices: Mapping[str, tuple[str, ...]]) -> None:
             raise ConfigError(f"{name} is {getattr(config, name)!r}", hint="It is True or False.")
     _check_row_filter(config.publication_row_filter)
     _check_column_list(config.publication_column_list)
+    _check_column_forms(config.column_forms)
 
 
 def _check_texts(config: SourceConfig) -> None:
@@ -107,3 +108,11 @@ def _check_column_list(given: Any) -> None:
                 f"the column list of {table!r} is not a list of columns",
                 hint="Give one list for every table, or a mapping: {'public.orders': ['id', 'status']}.",
             )
+
+
+def _check_column_forms(given: Any) -> None:
+    if not isinstance(given, Mapping) or not all(form in ("text", "native") for form in given.values()):
+        raise ConfigError(
+            f"column_forms is {given!r}",
+            hint="It maps schema.table.column to 'text' or 'native': {'public.orders.due': 'text'}.",
+        )

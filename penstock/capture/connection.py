@@ -19,6 +19,7 @@ from psycopg.rows import TupleRow
 from penstock.capture.config import read_conninfo
 from penstock.errors import (
     AccessRefused,
+    DecodeError,
     MissingPrivilege,
     NoSlotLeft,
     SlotInUse,
@@ -104,6 +105,8 @@ def translate(error: psycopg.Error) -> SourceError:
             return SlotInUse(text, hint="Stop the other consumer, or use a slot of its own.")
         case psycopg.Error() if re.search(_NO_SLOT, text):
             return SlotLost(text, hint="Run `penstock slots recreate` for its source; the tables are copied again.")
+        case pg.CharacterNotInRepertoire() | pg.UntranslatableCharacter():  # in a SQL_ASCII database
+            return DecodeError(text, hint="Correct the text in the source, or hold it as bytea; we read UTF-8.")
         case psycopg.OperationalError() if error.sqlstate in (None, *_GONE) or error.sqlstate[:2] in ("08", "28"):
             return _unreachable(text)
         case psycopg.Error() if type(error) is psycopg.DatabaseError and error.sqlstate is None:

@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.capture.config import Partitions, with_schema
 from penstock.capture.connection import Connection, connect, translated
 from penstock.capture.foreign_keys import foreign_keys
 from penstock.capture.partitions import VIA_ROOT, check_roots, leaves_of, of_schema
+from penstock.capture.server_types import ServerTypes
 from penstock.errors import ConfigError, NotFound, NotYet, SourceError, UnsafeTable
 from penstock.relation.schema import Column, ReplicaIdentity, Schema
-from penstock.relation.types import PgType
 from penstock.zset import RAW_FIELDS
 
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
@@ -41,8 +43,8 @@ SELECT a.attrelid::int8, a.attname, a.atttypid::int8, a.atttypmod, format_type(a
            SELECT FROM pg_constraint n
            WHERE n.conrelid = a.attrelid AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum] AND NOT n.convalidated
        ),
-       a.attgenerated::text, t.typsend::text
-FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+       a.attgenerated::text
+FROM pg_attribute a
 WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attrelid, a.attnum
 """
@@ -59,7 +61,7 @@ ORDER BY i.indrelid, k.position
 
 @dataclass(frozen=True)
 class SourceTable:
-    """A table of the source: its shape, its identity on the server, and the send function of each column's type."""
+    """A table of the source: its shape, its identity on the server, and each column's send function (`ServerTypes`)."""
 
     schema_name: str
     table_name: str
@@ -123,17 +125,19 @@ def discover(connection: Connection, names: Sequence[str], partitions: Partition
         oids = [entry.oid for entry in chosen.values()]
         columns = _by_table(connection, _columns_query(connection.info.server_version), oids)
         keys = _by_table(connection, _KEYS, oids)
+        types = ServerTypes(connection, {row[1] for rows in columns.values() for row in rows})
         parents = foreign_keys(connection, {entry.oid: name for name, entry in chosen.items()})
     published_generated = connection.info.server_version >= 180000
     tables = {}
     for name, entry in sorted(chosen.items()):
         rows = columns.get(entry.oid, [])
         _check_columns(name, rows, published_generated)
+        key = _key(entry, keys.get(entry.oid, []))
         schema = Schema(
             columns=tuple(
-                Column.of(row[0], PgType(row[1], row[2], row[3]), attnum=row[4], nullable=not row[5]) for row in rows
+                _in_key(column) if column.name in key else column for column in (_column(types, *row) for row in rows)
             ),
-            key=_key(entry, keys.get(entry.oid, [])),
+            key=key,
             identity=entry.identity,
             foreign_keys=parents.get(name, ()),
         )
@@ -142,12 +146,23 @@ def discover(connection: Connection, names: Sequence[str], partitions: Partition
             entry.table,
             entry.oid,
             schema,
-            sends=tuple(row[7] for row in rows),
+            sends=tuple(types.send(column.pg) for column in schema.columns),
             generated=any(row[6] for row in rows),
             filenode=entry.filenode,
             partitioned=entry.kind == "p",
         )
     return tables
+
+
+def _column(
+    types: ServerTypes, name: str, oid: int, typmod: int, typed: str, number: int, strict: bool, _: str
+) -> Column:
+    return Column.of(name, types.type(oid, typmod, typed), attnum=number, nullable=not strict)
+
+
+def _in_key(column: Column) -> Column:
+    """Rows are found by their key: a list or a struct in it takes its text form."""
+    return column.with_form(pa.string()) if pa.types.is_nested(column.arrow) else column
 
 
 def spell(*names: str) -> str:

@@ -16,12 +16,13 @@ TEXT, BINARY = ord("t"), ord("b")
 
 
 class ValueRefused(Exception):
-    """A value that its Arrow type cannot hold exactly: which row, and how the value reads."""
+    """A value that its column's form cannot hold exactly: which row, how the value reads, and whether a text could."""
 
-    def __init__(self, row: int, value: str) -> None:
+    def __init__(self, row: int, value: str, *, fits_text: bool = True) -> None:
         super().__init__(row, value)
         self.row = int(row)
         self.value = value
+        self.fits_text = fits_text
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,22 @@ class Fields:
             texts.validate(full=True)
         except pa.ArrowInvalid:  # only a SQL_ASCII database can hold bytes that are not UTF-8
             bad = next(row for row in range(len(self)) if self.text(row).encode() != self.raw(row))
-            raise ValueRefused(bad, repr(self.raw(bad))) from None
+            raise ValueRefused(bad, repr(self.raw(bad)), fits_text=False) from None
         return texts
 
     def variable(self, arrow: pa.DataType, bounds: npt.NDArray[np.int32], data: Bytes) -> pa.Array:
         """An Arrow string or binary array of gathered bytes."""
         buffers = [self.valid_bits(), pa.py_buffer(bounds), pa.py_buffer(data)]
         return pa.Array.from_buffers(arrow, len(self), buffers)
+
+    def part(self, at: int, width: int, whole: int) -> Fields:
+        """The same bytes of every field; one that has not the whole length has them neither."""
+        lengths = np.where(self.lengths == whole, width, np.where(self.lengths < 0, self.lengths, 0))
+        return Fields(self.data, self.offsets + at, lengths)
+
+    def struct(self, arrow: pa.DataType, children: list[pa.Array]) -> pa.Array:
+        """An Arrow array of structs, a child for each of its fields."""
+        return pa.Array.from_buffers(arrow, len(self), [self.valid_bits()], children=children)
 
     def fixed(self, arrow: pa.DataType, values: np.ndarray) -> pa.Array:
         """An Arrow array of values of one width."""

@@ -18,7 +18,8 @@ from penstock.capture.kernels import frames
 from penstock.capture.messages import malformed
 from penstock.capture.relations import may_be_null, schema_changed
 from penstock.capture.text_columns import from_text
-from penstock.errors import DecodeError, SourceError
+from penstock.errors import DecodeError, FormChanged, SourceError
+from penstock.relation.schema import Column
 
 
 class RowRefused(Exception):
@@ -115,12 +116,24 @@ def _column(table: SourceTable, index: int, format: int, fields: Fields) -> pa.A
             return from_binary(fields, column.arrow, table.sends[index])
         return pa.nulls(len(fields), column.arrow)
     except ValueRefused as refused:
-        error = DecodeError(
-            f"{table.name}.{column.name} ({column.pg.name}) has the value {refused.value[:200]}, "
-            f"which {column.spark} cannot hold",
-            hint="Correct the value in the source, give the column a type that excludes it, or leave the table out.",
+        raise RowRefused(_refusal(table, column, refused), refused.row) from None
+
+
+def _refusal(table: SourceTable, column: Column, refused: ValueRefused) -> SourceError:
+    found = (
+        f"{table.name}.{column.name} ({column.pg.name}) has the value {refused.value[:200]}, "
+        f"which {column.spark} cannot hold"
+    )
+    if refused.fits_text:
+        return FormChanged(
+            f"{found}: the column needs its text form",
+            hint=f"Copy the table again, ps.resync(…, {table.name!r}): the copy takes the text form if such a value is "
+            f'there; column_forms={{"{table.name}.{column.name}": "text"}} takes it in any case.',
         )
-        raise RowRefused(error, refused.row) from None
+    return DecodeError(
+        found,
+        hint="Correct the value in the source, give the column a type that excludes it, or leave the table out.",
+    )
 
 
 def _refuse_nulls(table: SourceTable, lengths: Ints, valued: npt.NDArray[np.bool_]) -> None:

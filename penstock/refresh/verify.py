@@ -22,9 +22,9 @@ from penstock.catalog.stream_tables import StreamTable
 from penstock.cut import Frontier
 from penstock.errors import NotYet
 from penstock.lsn import Lsn
+from penstock.refresh.held import as_held
 from penstock.refresh.positions import sources_of
 from penstock.refresh.source_query import source_query
-from penstock.relation.schema import Column
 from penstock.views.approximate import approximate
 from penstock.views.oracle import differing_rows
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 _SHOWN = 10
-_UUID = 2950
 _PARTITIONED = """
 SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'p'
 """
@@ -159,24 +158,14 @@ def _rows(frame: DataFrame) -> list[Row]:
     return [tuple(row.values()) for row in frame.toArrow().to_pylist()]
 
 
-def _shown(column: Column) -> pgsql.Composed:
-    """The column as it is held here: what we hold as PostgreSQL's text is asked for as text."""
-    name = pgsql.Identifier(column.name)
-    return pgsql.SQL("{}::text").format(name) if _as_text(column) else pgsql.Composed([name])
-
-
-def _as_text(column: Column) -> bool:
-    return column.spark == "string" and (column.pg.held_as_text or column.pg.oid == _UUID)
-
-
 def _table_query(relation: Relation, selected: Mapping[str, str], partitioned: frozenset[str]) -> pgsql.Composed:
     schema, _, table = relation.table.partition(".")
-    columns = pgsql.SQL(", ").join(map(_shown, relation.schema.columns))
+    columns = pgsql.SQL(", ").join(map(as_held, relation.schema.columns))
     rows = condition(selected.get(relation.table, "true"))
     only = pgsql.SQL("" if relation.table in partitioned else "ONLY ")
     return pgsql.SQL("SELECT {} FROM {}{} WHERE {}").format(columns, only, pgsql.Identifier(schema, table), rows)
 
 
 def _view_query(relation: Relation, query: str) -> pgsql.Composed:
-    columns = pgsql.SQL(", ").join(map(_shown, relation.schema.columns))
+    columns = pgsql.SQL(", ").join(map(as_held, relation.schema.columns))
     return pgsql.SQL("SELECT {} FROM ({}) AS view").format(columns, pgsql.SQL(query))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ class ReplicaIdentity(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """A column: `spark` is the type it is stored and read as, `pg` the PostgreSQL type it means."""
+    """A column: `spark` is its form, the type it is stored and read as, `pg` the PostgreSQL type it means."""
 
     name: str
     pg: PgType
@@ -35,6 +35,19 @@ class Column:
     @property
     def arrow(self) -> pa.DataType:
         return arrow_type(self.spark)
+
+    @property
+    def in_text_form(self) -> bool:
+        """Whether it holds PostgreSQL's text where its type has a native form too."""
+        return bool(self.arrow == pa.string() and self.pg.arrow != pa.string())
+
+    @property
+    def computed(self) -> PgType:
+        """The type that a view computes with: a domain is its base, and a text form is nothing but its text."""
+        return replace(self.pg.plain, in_text_form=True) if self.in_text_form else self.pg.plain
+
+    def with_form(self, arrow: pa.DataType) -> Column:
+        return replace(self, spark=spark_type(arrow))
 
     @classmethod
     def of(cls, name: str, pg: PgType, *, attnum: int = 0, nullable: bool = True) -> Column:
@@ -87,7 +100,8 @@ class Schema:
         raw = json.loads(text)
         return cls(
             columns=tuple(
-                Column(c["name"], PgType(**c["pg"]), c["spark"], c["attnum"], c["nullable"]) for c in raw["columns"]
+                Column(c["name"], PgType.from_dict(c["pg"]), c["spark"], c["attnum"], c["nullable"])
+                for c in raw["columns"]
             ),
             key=tuple(raw["key"]),
             identity=ReplicaIdentity(raw["identity"]),

@@ -6,7 +6,7 @@ A CTE is lowered once; each of its uses is a projection that renames its columns
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -79,7 +79,8 @@ class Lowering:
         raise refused(tree)
 
     def _scan(self, relation: Relation, alias: str) -> Lowered:
-        named = tuple((self._name(alias, column.name), column) for column in relation.schema.columns)
+        columns = [replace(column, pg=column.computed) for column in relation.schema.columns]
+        named = tuple((self._name(alias, column.name), column) for column in columns)
         node = Scan(relation, named, alias)
         return Lowered(node, tuple((c.name, Col(n, c.pg, c.spark, c.nullable)) for n, c in named))
 

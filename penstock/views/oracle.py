@@ -15,6 +15,7 @@ from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
 from penstock.relation.schema import Column
+from penstock.relation.types import PgType
 from penstock.views.expr import FLOAT4, kind
 
 Row = tuple[Any, ...]
@@ -44,11 +45,19 @@ def oracle_equal(expected: Any, actual: Any, column: Column, *, approximate: boo
 
 def _exact(value: Any, column: Column) -> Any:
     """The value such that == and hash() tell: NaN equals itself, and a real is what its four bytes hold."""
+    if isinstance(value, list):
+        return tuple(_exact(one, column) for one in value)
+    if isinstance(value, dict):
+        return tuple(_exact(one, column) for one in value.values())
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
     if isinstance(value, (float, Decimal)) and math.isnan(value):
         return "NaN"
-    return c_float(value).value if isinstance(value, float) and column.pg.oid == FLOAT4.oid else value
+    return c_float(value).value if isinstance(value, float) and _is_real(column.pg) else value
+
+
+def _is_real(pg: PgType) -> bool:
+    return (pg.plain.element or pg).plain.oid == FLOAT4.oid
 
 
 def _close(a: float, b: float, tolerance: float) -> bool:

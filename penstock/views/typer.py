@@ -14,10 +14,9 @@ from psycopg import pq
 from sqlglot import exp
 
 from penstock.errors import CatalogError, InvalidQuery
-from penstock.relation.types import PgType
+from penstock.relation.types import FIRST_USER_OID, PgType
 from penstock.views.expressions.sql import pg_cast
 
-_FIRST_USER_OID = 16384
 _NAMES = {
     16: "boolean", 17: "bytea", 20: "bigint", 21: "smallint", 23: "integer", 25: "text", 700: "real",
     701: "double precision", 1082: "date", 1114: "timestamp", 1184: "timestamptz", 2950: "uuid",
@@ -84,7 +83,11 @@ def type_name(pg: PgType) -> str:
     >>> type_name(PgType(1700, ((10 << 16) | 2) + 4, "numeric")), type_name(PgType(99999, -1, "mood"))
     ('numeric(10,2)', 'text')
     """
-    if pg.oid >= _FIRST_USER_OID:
+    if pg.base is not None:
+        return type_name(pg.base)
+    if pg.element is not None:
+        return f"{type_name(pg.element)}[]"
+    if pg.oid >= FIRST_USER_OID:
         return "text"
     if pg.oid in _NAMES:
         return _NAMES[pg.oid]

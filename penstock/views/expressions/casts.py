@@ -34,6 +34,10 @@ def _bind_cast(binder: Binder, node: exp.Expr) -> Expr:
 def cast_to(arg: Expr, pg: PgType) -> Expr:
     """The value as PostgreSQL's cast to `pg` gives it."""
     source, target, spark = kind(arg.pg), kind(pg), spark_type(pg.arrow)
+    if "opaque" in (source, target):
+        if (arg.pg.oid, arg.pg.typmod) == (pg.oid, pg.typmod):
+            return arg
+        raise _refused(arg.pg, pg)
     if source == target == "text":
         return _limited(arg, pg)
     if target == "numeric" and source in ("int", "numeric", "text"):

@@ -19,8 +19,6 @@ _EQUALITY: dict[type[exp.Expr], str] = {
 }
 _ORDER: dict[type[exp.Expr], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _SIGNS = {**_EQUALITY, **_ORDER}
-# Held as text, yet equal values may have different texts: 1 month and 30 days, 1.0 and 1.00, both inside jsonb.
-_UNEQUAL_TEXTS = frozenset({1186, 1700, 3802})
 
 
 def _bind_comparison(binder: Binder, node: exp.Expr) -> Expr:
@@ -35,8 +33,8 @@ def compare(sign: str, left: Expr, right: Expr, *, ordered: bool = False) -> Exp
 
 
 def check_comparable(what: str, args: Sequence[Expr], *, ordered: bool) -> None:
-    """A value held as PostgreSQL's text may be equal or not; its order, and a text that is not unique, are refused."""
-    if any(kind(arg.pg) == "opaque" and (ordered or arg.pg.oid in _UNEQUAL_TEXTS) for arg in args):
+    """What is held as text, a list or a struct has no order here, and is equal only where equal values look alike."""
+    if any(kind(arg.pg) == "opaque" and (ordered or not arg.pg.equal_as_held) for arg in args):
         raise refuse_types(what, args)
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from penstock.errors import UnsupportedQuery
-from penstock.relation.types import PgType, spark_type
+from penstock.relation.types import FIRST_USER_OID, PgType, spark_type
 from penstock.views import decimals
 from penstock.views.expr import DATE, FLOAT8, INT8, NUMERIC, TEXT, TIMESTAMP, TIMESTAMPTZ, Expr, Lit, call, kind
 from penstock.views.expressions.binder import numeric_literal, refuse_types
@@ -37,8 +37,8 @@ def typed(literal: Lit, pg: PgType) -> Lit:
     """A quoted literal, or NULL, as a constant of a type."""
     spark = spark_type(pg.arrow)
     value = literal.value
-    if value is None or kind(pg) in ("text", "opaque"):
-        return Lit(value, pg, spark)
+    if value is None or kind(pg) == "text" or (kind(pg) == "opaque" and pg.oid >= FIRST_USER_OID):
+        return Lit(value, pg, spark)  # an enum's literal is its label
     form, text = kind(pg), value.strip()
     if form == "char":
         return Lit(value.rstrip(" "), TEXT, "string")
@@ -50,7 +50,8 @@ def typed(literal: Lit, pg: PgType) -> Lit:
         return Lit(text.lower() if form == "uuid" else text.replace("T", " "), pg, spark)
     raise UnsupportedQuery(
         f"the literal '{value}' of type {pg.name} is not in a form that a view can hold",
-        hint="Write dates and times in ISO form (2026-01-31 12:00:00), numbers and booleans plainly.",
+        hint="Write dates and times in ISO form (2026-01-31 12:00:00), numbers and booleans plainly. What is held as "
+        "text has no literals, since PostgreSQL may spell the value in another way.",
     )
 
 
@@ -74,6 +75,8 @@ def common(args: Sequence[Expr], what: str, pg: PgType | None = None) -> tuple[E
     if kind(target) == "char" and pg is not None:
         raise refuse_types(what, args)
     fixed = [plain(fix(arg, target)) for arg in args]
+    if kind(target) != "opaque" and any(kind(arg.pg) == "opaque" for arg in fixed):
+        raise refuse_types(what, args)  # PostgreSQL computes with the value, we have its text
     if kind(target) == "numeric":
         if any(kind(arg.pg) not in ("int", "numeric") for arg in fixed):
             raise refuse_types(what, args)
@@ -111,6 +114,8 @@ def convert(arg: Expr, pg: PgType, spark: str) -> Expr:
     """A conversion without loss that the types alone call for; nothing where Spark's type is the same already."""
     if arg.spark == spark:
         return arg
+    if kind(arg.pg) == "opaque":
+        raise refuse_types("a conversion", (arg,))
     if isinstance(arg, Lit) and kind(pg) == "numeric" and arg.value is not None:
         return Lit(format(Decimal(arg.value), "f"), pg, spark)
     return call("convert", arg, pg=pg, spark=spark)
