@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 from psycopg.errors import error_from_result
-from psycopg.pq import ExecStatus
+from psycopg.pq import ConnStatus, ExecStatus
 
 from penstock.capture.bulk import Buffer, BulkReader, Chunk
 from penstock.capture.connection import connect_replication, translate, translated
@@ -120,7 +120,12 @@ class WalStream:
         """Send the status; with `reply`, the server answers at once with how far it has read."""
         with self._lock, translated():
             pgconn = self._connection.pgconn
-            pgconn.put_copy_data(standby_status(self._flushed, reply=reply))
+            try:
+                pgconn.put_copy_data(standby_status(self._flushed, reply=reply))
+            except psycopg.Error:
+                if pgconn.status == ConnStatus.OK:
+                    return  # the server ended the copy: who reads next hears its reason
+                raise
             pgconn.flush()
             self._told_at = time.monotonic()
             self.statuses += 1
