@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.capture.ingest import Progress
+from penstock.capture.home_copy import Progress
 from penstock.catalog import pins, relations, stream_tables
 from penstock.catalog.stream_tables import Refreshed
 from penstock.config import Settings
@@ -82,8 +82,9 @@ class Session:
     ) -> None:  # fmt: skip
         """Capture tables of a PostgreSQL database: makes a publication and a slot there and copies the rows.
 
-        Idempotent: the same call again does nothing, or ends a copy that was interrupted. `tables` are names, or
-        `schema.*` for all tables of a schema. Options are those of `penstock.capture.SourceConfig`.
+        Idempotent: the same call again ends a copy that was interrupted, and takes in tables that match by now. With
+        other tables, new ones are copied while the rest goes on, and those left out are forgotten. `tables` are names,
+        or `schema.*` for all tables of a schema. Options are those of `penstock.capture.SourceConfig`.
         """
         self.engine.captures.add(name, dsn, tables, options, progress)
 
@@ -101,9 +102,13 @@ class Session:
         """
         self.engine.captures.recreate(name, progress)
 
-    def resync(self, source: str, table: str) -> None:
-        """Copy one table again."""
-        raise NotYet(f"resync of {source}.{table}", hint="Remove the source and add it again to copy all its tables.")
+    def resync(self, source: str, table: str, *, progress: Progress | None = None) -> None:
+        """Copy one table again, as it is now, while the source's others go on.
+
+        Until that is done the table cannot be read; the stream tables over it are then computed anew at their next
+        refresh. A table whose columns changed can be copied again while no stream table reads it.
+        """
+        self.engine.captures.resync(source, table, progress)
 
     def catch_up(self, until: Frontier | None = None) -> Frontier:
         """Capture and settle everything committed now (or up to `until`); returns the frontier that can be read."""

@@ -100,3 +100,9 @@ def absent_texts(mask: npt.NDArray[np.bool_]) -> pa.Array:
     spelled = np.unpackbits(patterns, axis=1, count=mask.shape[1])
     texts = [",".join(map(str, np.flatnonzero(line))) or None for line in spelled]
     return pa.array(texts, pa.string()).take(pa.array(which.reshape(-1)))
+
+
+def among(keys: pa.Table, wanted: pa.Table) -> pa.Array:
+    """Which of `keys` are also in `wanted`, as a mask."""
+    ids = key_ids(pa.concat_tables([keys, wanted.cast(keys.schema)]))
+    return pc.is_in(pa.array(ids[: keys.num_rows]), value_set=pa.array(ids[keys.num_rows :]))

@@ -52,6 +52,24 @@ NOWHERE = Lsn(0)
 
 
 @dataclass(frozen=True)
+class PreparedCopy:
+    """Connections under one snapshot, and what is to be copied on them."""
+
+    connections: list[Connection]
+    point: Lsn
+    tables: dict[str, SourceTable]
+    sizes: dict[str, TableSize]
+    ranges: list[CopyRange]
+
+    def close(self) -> None:
+        for one in self.connections:
+            one.close()
+
+    def reader(self, *, anew: bool = False) -> SnapshotReader:
+        return SnapshotReader(self.connections, self.point, self.tables, self.ranges, self.sizes, anew=anew)
+
+
+@dataclass(frozen=True)
 class Attached:
     """Where reading starts: a copy first if there is one, then the stream from `start`."""
 
@@ -62,6 +80,7 @@ class Attached:
     undo: ExitStack = field(default_factory=ExitStack)  # takes back what was made, if opening fails after all
     only: bool = False  # nothing comes after the copy
     before: Lsn = NOWHERE  # where the caller stands until the copy is delivered whole
+    copy: PreparedCopy | None = None  # the same copy, for whoever reads it without the stream
 
 
 def attach_new(connection: Connection, config: SourceConfig, expected: Mapping[str, Schema] | None) -> Attached:
@@ -81,7 +100,7 @@ def attach_new(connection: Connection, config: SourceConfig, expected: Mapping[s
     undo = ExitStack()
     try:
         if not only:
-            _publish(connection, config.publication_name, tables, undo)
+            publish(connection, config.publication_name, tables, undo)
         failpoint.hit("capture.publication_made")
         attached = _make_slot(connection, config, tables, undo)
     except (PenstockError, psycopg.Error):
@@ -176,7 +195,8 @@ def check_unchanged(before: Mapping[str, SourceTable], locked: Mapping[str, Sour
             )
 
 
-def _publish(connection: Connection, name: str, tables: dict[str, SourceTable], undo: ExitStack) -> None:
+def publish(connection: Connection, name: str, tables: dict[str, SourceTable], undo: ExitStack) -> None:
+    """Have the tables in the publication, made or extended."""
     found = read_publication(connection, name)
     if found is None:
         make_publication(connection, name, tables)
@@ -206,25 +226,14 @@ def _make_slot(
         undo.callback(drop_slot, connection, config.slot_name)
     with closing(created.connection):
         failpoint.hit("capture.slot_created")
-        snapshot = None
+        copy, snapshot = None, None
         if config.snapshot_mode != "never":
-            snapshot = start_copy(connection, config, created, tables).reader()
+            copy = start_copy(connection, config, created, tables)
+            undo.callback(copy.close)
+            snapshot = copy.reader()
             undo.callback(snapshot.close)
-        return Attached(identify(created.connection), tables, created.consistent_point, snapshot, undo, only=only)
-
-
-@dataclass(frozen=True)
-class PreparedCopy:
-    """Connections under one snapshot, and what is to be copied on them."""
-
-    connections: list[Connection]
-    point: Lsn
-    tables: dict[str, SourceTable]
-    sizes: dict[str, TableSize]
-    ranges: list[CopyRange]
-
-    def reader(self, *, anew: bool = False) -> SnapshotReader:
-        return SnapshotReader(self.connections, self.point, self.tables, self.ranges, self.sizes, anew=anew)
+        identity = identify(created.connection)
+        return Attached(identity, tables, created.consistent_point, snapshot, undo, only=only, copy=copy)
 
 
 def start_copy(

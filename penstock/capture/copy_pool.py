@@ -11,32 +11,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
 
 from penstock.capture.connection import Connection, connect, translated
-from penstock.capture.copy_ranges import CopyRange
 from penstock.capture.discover import SourceTable
-from penstock.capture.table_copy import Stopped, TableCopy, copy_command, from_table
+from penstock.capture.table_copy import Stopped, from_table
 from penstock.errors import NoSlotLeft
 
-
-@dataclass(frozen=True)
-class Job:
-    """One COPY: a range of a table, or (without one) rows of it that were named by key."""
-
-    table: SourceTable
-    command: sql.Composed
-    range: CopyRange | None = None
-
-
-def range_job(table: SourceTable, range: CopyRange) -> Job:
-    return Job(table, copy_command(table, range.condition()), range)
-
-
-Copy = Callable[[TableCopy, Job, Callable[[], bool]], None]
+Job = Callable[[Connection, Callable[[], bool]], None]  # with a connection, and a way to know that it shall stop
 
 
 def open_snapshot(
@@ -64,11 +48,11 @@ def open_snapshot(
 
 
 class CopyPool:
-    """`copy(table_copy, job, stopped)` runs in the threads and reads the COPY to its end."""
+    """Jobs run in the threads, each on a connection of its own; `leave` is what a thread does last."""
 
-    def __init__(self, connections: list[Connection], copy: Copy) -> None:
+    def __init__(self, connections: list[Connection], leave: Callable[[], None] | None = None) -> None:
         self._connections = connections
-        self._copy = copy
+        self._leave = leave
         self._jobs: deque[Job] = deque()
         self._changed = threading.Condition()
         self._stop = False
@@ -114,9 +98,16 @@ class CopyPool:
                 connection.close()
 
     def _work(self, connection: Connection) -> None:
+        try:
+            self._run_jobs(connection)
+        finally:
+            if self._leave is not None:
+                self._leave()
+
+    def _run_jobs(self, connection: Connection) -> None:
         while (job := self._next()) is not None:
             try:
-                self._copy(TableCopy(connection, job.table, job.command), job, self.stopped)
+                job(connection, self.stopped)
             except Stopped:
                 return
             except BaseException as error:

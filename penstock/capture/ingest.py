@@ -8,7 +8,7 @@ slot that is behind: what it sends again is at or before the position and is dro
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -18,10 +18,13 @@ from penstock.capture.attach import remove
 from penstock.capture.batch import Batch
 from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.config import SourceConfig
+from penstock.capture.connection import connect, translated
+from penstock.capture.home_copy import HomeCopies, Progress
+from penstock.capture.selection import for_tables
 from penstock.capture.source import PostgresSource
-from penstock.catalog import attempts, relations, sources
+from penstock.catalog import attempts, copies, relations, sources
 from penstock.catalog.lease import Lease
-from penstock.catalog.store import Catalog, Commit
+from penstock.catalog.store import Catalog
 from penstock.errors import SourceUnreachable
 from penstock.failpoint import hit
 from penstock.lsn import Lsn
@@ -29,10 +32,9 @@ from penstock.relation.home import Home
 from penstock.relation.segment import Form, Segment, SegmentWriter
 from penstock.zset import is_settled
 
-Progress = Callable[[str, int], None]
-
 # Rows are written when this many wait, or when everything asked for has arrived.
 _FLUSH_ROWS = 250_000
+_PAUSE = 1.0  # seconds between commits while tables are copied
 _PATIENCE = 300.0  # a server may decode one long transaction for minutes before it sends anything
 
 
@@ -48,19 +50,34 @@ class Ingest:
     ) -> None:
         self._home = home
         self._catalog = catalog
-        self._progress = progress
         self.lease = lease
         attempts.collect(catalog, home, lease)
         self.source = sources.get(catalog, name)
-        self._captured = self.source.captured or Lsn(0)
-        self._postgres = self._open()
+        copies.forget_retired(catalog, self.source.id)
+        copies.sweep(catalog, home, name)
         self._waiting: dict[str, list[pa.Table]] = {}
         self._written: dict[str, list[Segment]] = {}
         self._attempt: int | None = None
-        self.rows = 0
+        self._committed_at = time.monotonic()
+        self._passed_join = False
+        self._copies = HomeCopies(home, catalog, lease, self.source, progress)
+        self._begin()
+
+    def _begin(self) -> None:
+        try:
+            if self.source.checkpoint is None:
+                remove(self.source.dsn, self.source.slot, self.source.publication)  # of a start that was interrupted
+                self._copies.begin(self._config(self.source.tables))
+            else:
+                self._copies.resume(self._config(self.source.tables))
+            self._postgres = self._open()
+        except BaseException:
+            self._copies.close()
+            raise
 
     def close(self) -> None:
         """Stop capturing; what was not committed comes again next time."""
+        self._copies.close()
         self._postgres.close()
 
     @property
@@ -74,6 +91,7 @@ class Ingest:
     def reach(self, target: Lsn) -> None:
         """Capture until every commit up to `target` is durable here."""
         moved = time.monotonic()
+        self._step(0, enough=target)  # also when nothing is to be captured, a copy may be complete
         while self._captured < target:
             if self._step(0.05, enough=target):
                 moved = time.monotonic()
@@ -84,27 +102,50 @@ class Ingest:
                     hint="Is the server busy decoding a long transaction? Look at pg_stat_replication.",
                 )
 
-    def _open(self) -> PostgresSource:
-        """Go on from the recorded position; a copy that never committed leaves a slot behind, and starts again."""
+    def finish_copies(self) -> None:
+        """Capture until no table is being copied any more."""
+        asked: PostgresSource | None = None
+        while self._copies.under_way:
+            needed = self._copies.needed()
+            if self._captured < needed and asked is not self._postgres:
+                asked = self._postgres
+                asked.current_lsn()  # so that a quiet server is helped to get there
+            self._step(0.05, enough=needed)
+
+    def _config(self, tables: Iterable[str]) -> SourceConfig:
         source = self.source
-        known = {relation.table: relation.schema for relation in relations.of_source(self._catalog, source.name)}
-        config = SourceConfig.from_dsn(
-            source.dsn,
-            tables=tuple(known) or source.tables,
-            slot_name=source.slot,
-            **{
-                "spill_directory": str(self._home.path("spill")),
-                **source.options,
-                "publication_name": source.publication,
-            },
-        )
-        postgres = PostgresSource(config, schemas=known or None)
-        if source.checkpoint is None:
-            remove(source.dsn, source.slot, source.publication)
-        else:
-            postgres.restore(Checkpoint.from_json(source.checkpoint))
+        options = {
+            "spill_directory": str(self._home.path("spill")),
+            **source.options,
+            "publication_name": source.publication,
+        }
+        return SourceConfig.from_dsn(source.dsn, tables=tuple(tables), slot_name=source.slot, **options)
+
+    def _open(self) -> PostgresSource:
+        """Go on from the recorded position, with all tables that are in the stream there."""
+        self.source = sources.get(self._catalog, self.source.name)
+        self._captured = self.source.captured or Lsn(0)
+        known = {relation.table: relation.schema for relation in relations.of_source(self._catalog, self.source.name)}
+        known |= self._copies.streamed()
+        if not known:
+            return self._skip_to_join()
+        postgres = PostgresSource(for_tables(self._config(known), known), schemas=known)
+        postgres.restore(self._checkpoint())
         postgres.open()
         return postgres
+
+    def _checkpoint(self) -> Checkpoint:
+        assert self.source.checkpoint is not None
+        return Checkpoint.from_json(self.source.checkpoint)
+
+    def _skip_to_join(self) -> PostgresSource:
+        """Nothing in the stream up to the copy's LSN is anybody's."""
+        assert self._copies.join_at is not None
+        with self._catalog.commit(self.lease, None, "ingest") as commit:
+            there = replace(self._checkpoint(), lsn=self._copies.join_at)
+            sources.move(commit, self.source.id, there.to_json(), there.lsn)
+        self._copies.joined()
+        return self._open()
 
     def _step(self, timeout: float, *, enough: Lsn) -> bool:
         """One poll; True when something came or was made durable."""
@@ -112,23 +153,46 @@ class Ingest:
         if batch is not None:
             self._take(batch)
         here = self._postgres.checkpoint()
-        whole = batch is None or batch.complete
-        # The copy is a commit of its own: it is complete, so what it holds can be read before anything is settled.
-        due = here.lsn >= enough or self._waiting_rows() >= _FLUSH_ROWS or (batch is not None and batch.snapshot)
-        if whole and here.lsn > self._captured and due:
-            self._commit(here)
+        join = self._copies.join_at
+        if join is not None and (self._passed_join or here.lsn >= join):
+            self._join(replace(here, lsn=join))
             return True
+        whole = batch is None or batch.complete
+        ready = self._copies.ready(self._captured)
+        waited = self._copies.under_way and time.monotonic() - self._committed_at > _PAUSE
+        due = here.lsn >= enough or self._waiting_rows() >= _FLUSH_ROWS or ready or waited
+        if whole and here.lsn > self._captured and due:
+            self._commit(here, ready)
+            return True
+        if ready and whole and not self._waiting and not self._written:
+            self._commit(replace(here, lsn=self._captured), ready)
+            if self._copies.under_way.intersection(ready):
+                self._nudge()
         return batch is not None
+
+    def _nudge(self) -> None:
+        """Let a quiet server move on."""
+        with connect(self.source.dsn) as connection, translated():
+            connection.execute("SELECT pg_logical_emit_message(true, 'penstock', '')")
+
+    def _join(self, there: Checkpoint) -> None:
+        """Everything up to the copies' LSN is here: go on from exactly there with their tables."""
+        self._postgres.close()
+        self._passed_join = False
+        self._commit(there, [], acknowledge=False)
+        self._copies.joined()
+        self._postgres = self._open()
 
     def _waiting_rows(self) -> int:
         return sum(rows.num_rows for parts in self._waiting.values() for rows in parts)
 
     def _take(self, batch: Batch) -> None:
+        join = self._copies.join_at
         for table, rows in batch.to_arrow().items():
-            self._waiting.setdefault(table, []).append(rows)
-            self.rows += rows.num_rows
-            if self._progress:
-                self._progress(table, rows.num_rows)
+            taken = rows if join is None else rows.filter(pc.less_equal(rows["_lsn"], int(join)))
+            self._passed_join |= taken.num_rows < rows.num_rows
+            if taken.num_rows:
+                self._waiting.setdefault(table, []).append(taken)
         if not batch.complete and self._waiting_rows() >= _FLUSH_ROWS:
             self._write()
 
@@ -139,45 +203,32 @@ class Ingest:
         for table in list(self._waiting):
             parts = self._waiting.pop(table)
             done = self._written.setdefault(table, [])
-            writer = SegmentWriter(self._home, self._folder(table), self._attempt, first=len(done))
-            rows = pa.concat_tables(parts)
-            positions = pc.min_max(rows["_lsn"]).as_py()
-            form: Form = "settled" if is_settled(rows) else "raw"
-            done.append(writer.write(rows, positions["min"], positions["max"], form=form))
+            writer = SegmentWriter(self._home, self._copies.folder(table), self._attempt, first=len(done))
+            for rows in self._copies.split(table, pa.concat_tables(parts)):
+                positions = pc.min_max(rows["_lsn"]).as_py()
+                form: Form = "settled" if is_settled(rows) else "raw"
+                done.append(writer.write(rows, positions["min"], positions["max"], form=form))
         return self._attempt
 
-    def _commit(self, checkpoint: Checkpoint) -> None:
+    def _commit(self, checkpoint: Checkpoint, ready: Sequence[str], *, acknowledge: bool = True) -> None:
         attempt = self._write()
         hit("ingest.files_written")
-        readable = all(segment.form == "settled" for done in self._written.values() for segment in done)
         with self._catalog.commit(self.lease, attempt, "ingest") as commit:
-            known = self._relation_ids(commit, checkpoint.lsn)
+            known = {one.table: one.id for one in relations.of_source(self._catalog, self.source.name)}
             for table, done in self._written.items():
                 # A transaction in several files is settled as one, so one unsettled file makes all of them wait.
                 whole = all(segment.form == "settled" for segment in done)
                 form: Form = "settled" if whole else "raw"
-                relations.record_segments(commit, known[table], [replace(segment, form=form) for segment in done])
-            sources.move(commit, self.source.id, checkpoint.to_json(), checkpoint.lsn, readable=readable)
+                segments = [replace(segment, form=form) for segment in done]
+                if table in known:
+                    relations.record_segments(commit, known[table], segments)
+                else:
+                    self._copies.record_changes(commit, table, segments)
+            completed = self._copies.complete(commit, ready, checkpoint.lsn)
+            sources.move(commit, self.source.id, checkpoint.to_json(), checkpoint.lsn)
+        self._copies.completed(completed)
         self._written, self._attempt, self._captured = {}, None, checkpoint.lsn
+        self._committed_at = time.monotonic()
         hit("ingest.before_acknowledge")
-        self._postgres.acknowledge(checkpoint)
-
-    def _relation_ids(self, commit: Commit, position: Lsn) -> dict[str, int]:
-        """The source's relations by table, made in the commit of the initial copy."""
-        known = {one.table: one.id for one in relations.of_source(self._catalog, self.source.name)}
-        for table, schema in self._postgres.tables.items():
-            if table not in known:
-                known[table] = relations.add(
-                    commit,
-                    f"{self.source.name}.{table}",
-                    "table",
-                    self._folder(table),
-                    schema,
-                    source_id=self.source.id,
-                    position=position,
-                )
-        return known
-
-    def _folder(self, table: str) -> str:
-        schema, _, name = table.partition(".")
-        return f"tables/{self.source.name}/{schema}/{name}"
+        if acknowledge:
+            self._postgres.acknowledge(checkpoint)

@@ -9,17 +9,20 @@ from __future__ import annotations
 import re
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from penstock.capture import membership
 from penstock.capture.attach import remove as remove_from_server
 from penstock.capture.checks import check
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import connect
-from penstock.capture.ingest import Ingest, Progress
+from penstock.capture.home_copy import Progress
+from penstock.capture.ingest import Ingest
 from penstock.capture.publication import read_publication
 from penstock.capture.selection import Selection
-from penstock.catalog import relations, sources, stream_tables
+from penstock.catalog import copies, relations, sources, stream_tables
 from penstock.catalog.lease import Lease
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
@@ -42,20 +45,43 @@ class Captures:
     def add(
         self, name: str, dsn: str, tables: Sequence[str], options: dict[str, Any], progress: Progress | None = None
     ) -> Source:
-        """Register the source and copy its tables; the same call again does nothing, or ends what was interrupted."""
+        """Register the source and copy its tables; again, it ends what was interrupted and takes in new tables."""
         _check_arguments(name, tables, options)
         known = sources.lookup(self._catalog, name)
         if known is None:
             self._register(name, dsn, tables, options)
-            known = sources.get(self._catalog, name)
-        elif (known.dsn, known.tables, known.options) != (dsn, tuple(tables), options):
+        elif (known.dsn, known.options) != (dsn, options):
             raise AlreadyExists(
                 f"source {name!r} exists with other settings",
                 hint="Use another name, or remove it first: that drops its slot and its tables here.",
             )
-        if known.checkpoint is None:
-            self._first_copy(name, progress)
+        elif known.checkpoint is not None:
+            self._follow(known, tables)
+        if sources.get(self._catalog, name).state == "copying":
+            self._copy(name, progress)
         return sources.get(self._catalog, name)
+
+    def _follow(self, source: Source, tables: Sequence[str]) -> None:
+        """Take in tables that are new, and leave out those that are not asked for any more."""
+        plan = membership.compare(self._catalog, source, tables)
+        if not plan.nothing:
+            with self._alone(source.name) as lease:
+                membership.apply(self._home, self._catalog, lease, source, plan)
+
+    def resync(self, name: str, table: str, progress: Progress | None = None) -> None:
+        """Copy one table again, while the others go on."""
+        source = sources.get(self._catalog, name)
+        if source.checkpoint is not None:
+            with self._alone(name) as lease:
+                membership.copy_again(self._catalog, lease, source, table)
+        self._copy(name, progress)
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[Lease]:
+        """The lease of a source that nothing is capturing."""
+        self.close(name)
+        with self._catalog.lease(f"source {name}") as lease:
+            yield lease
 
     def _register(self, name: str, dsn: str, tables: Sequence[str], options: dict[str, Any]) -> None:
         suffix = secrets.token_hex(3)
@@ -78,29 +104,38 @@ class Captures:
                     publication = f"{publication}_{suffix}"
         sources.register(self._catalog, name, dsn, tables, options, slot, publication)
 
-    def _first_copy(self, name: str, progress: Progress | None) -> None:
-        """Copy all tables; an error or Ctrl-C takes back what was made, a crash leaves it to the next call."""
+    def _copy(self, name: str, progress: Progress | None) -> None:
+        """Copy what is not complete. Finished ranges stay whatever happens, and the next call goes on with them.
+
+        An error or Ctrl-C in a first copy before there are any takes back what was made; a crash leaves it.
+        """
+        self.close(name)
         lease = self._catalog.lease(f"source {name}")  # Busy: somebody else's copy, not ours to take back
         try:
             ingest = Ingest(self._home, self._catalog, name, lease, progress=progress)
             self._open[name] = ingest
+            ingest.finish_copies()
             ingest.reach(ingest.server_position())
         except FailpointReached:
-            self.close(name)
+            self._stop(name)
             lease.release()
             raise
         except BaseException:
+            self._stop(name)
             self._take_back(name)
             lease.release()
             raise
 
-    def _take_back(self, name: str) -> None:
-        """Undo a first copy, under its lease."""
+    def _stop(self, name: str) -> None:
         ingest = self._open.pop(name, None)
         if ingest is not None:
             ingest.close()
+
+    def _take_back(self, name: str) -> None:
+        """Undo a source of which nothing is durable, under its lease."""
         source = sources.get(self._catalog, name)
-        if source.checkpoint is None:
+        captured = relations.of_source(self._catalog, name)
+        if source.state == "copying" and not captured and not copies.any_finished(self._catalog, source.id):
             remove_from_server(source.dsn, source.slot, source.publication)
             sources.forget(self._catalog, source.id)
 
@@ -167,12 +202,11 @@ class Captures:
         return self.add(name, source.dsn, source.tables, source.options, progress)
 
     def _check_unread(self, name: str) -> None:
-        for relation in relations.of_source(self._catalog, name):
-            readers = stream_tables.dependants(self._catalog, relation.id)
-            if readers:
-                raise ConfigError(
-                    f"source {name!r} is read by stream tables: {', '.join(readers)}", hint="Drop them first."
-                )
+        readers = stream_tables.readers_of_source(self._catalog, sources.get(self._catalog, name).id)
+        if readers:
+            raise ConfigError(
+                f"source {name!r} is read by stream tables: {', '.join(readers)}", hint="Drop them first."
+            )
 
 
 def _options(options: dict[str, Any]) -> dict[str, Any]:

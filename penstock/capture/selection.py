@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -119,6 +119,13 @@ def published(connection: Connection, publication: str) -> dict[str, Published]:
             name: Published(row_filter, tuple(columns), frozenset(used))
             for name, row_filter, columns, used in connection.execute(_PUBLISHED, [publication])
         }
+
+
+def for_tables(config: SourceConfig, names: Collection[str]) -> SourceConfig:
+    """The configuration with the row filters and column lists of these tables only."""
+    rows = {name: text for name, text in config.row_filters.items() if name == _EVERY or name in names}
+    columns = {name: listed for name, listed in config.column_lists.items() if name == _EVERY or name in names}
+    return replace(config, publication_row_filter=rows, publication_column_list=columns)
 
 
 def selections(dsn: str, publication: str) -> dict[str, str]:

@@ -16,11 +16,11 @@ import numpy as np
 
 from penstock.capture.batch import Batch, Stamp, sliced, stamped
 from penstock.capture.connection import Connection
-from penstock.capture.copy_pool import CopyPool, Job, range_job
+from penstock.capture.copy_pool import CopyPool, Job
 from penstock.capture.copy_ranges import CopyRange, TableSize
 from penstock.capture.discover import SourceTable
 from penstock.capture.rows import Rows, truncated_rows
-from penstock.capture.table_copy import Stopped, TableCopy
+from penstock.capture.table_copy import Stopped, TableCopy, copy_command
 from penstock.lsn import Lsn
 
 _AHEAD = 2  # parts per connection that may wait for the caller
@@ -65,8 +65,8 @@ class SnapshotReader:
         self._sizes = sizes
         self._first = [_Part(table, truncated_rows(table)) for table in tables.values()] if anew else []
         self._parts: queue.Queue[_Part] = queue.Queue(len(connections) * _AHEAD)
-        self._jobs = [range_job(tables[one.table], one) for one in ranges]
-        self._pool = CopyPool(connections, self._copy)
+        self._jobs = [self._job(tables[one.table], one) for one in ranges]
+        self._pool = CopyPool(connections)
         self._started = False
         self._part: _Part | None = None
         self._at = 0
@@ -124,14 +124,16 @@ class SnapshotReader:
             self._part = None
         return Batch({part.table.name: stamped(part.table, rows, stamp)}, complete=False, cut=Lsn(0), snapshot=True)
 
-    def _copy(self, copy: TableCopy, job: Job, stopped: Callable[[], bool]) -> None:
-        """In a thread of the pool."""
-        name, before = job.table.name, 0
-        while (rows := copy.read(0, stopped)) is not None:
-            self._rows[name] += len(rows.weights)
-            self._bytes[name] += copy.bytes - before
-            before = copy.bytes
-            self._put(_Part(job.table, rows), stopped)
+    def _job(self, table: SourceTable, one: CopyRange) -> Job:
+        def run(connection: Connection, stopped: Callable[[], bool]) -> None:
+            copy, before = TableCopy(connection, table, copy_command(table, one.condition())), 0
+            while (rows := copy.read(0, stopped)) is not None:
+                self._rows[table.name] += len(rows.weights)
+                self._bytes[table.name] += copy.bytes - before
+                before = copy.bytes
+                self._put(_Part(table, rows), stopped)
+
+        return run
 
     def _put(self, part: _Part, stopped: Callable[[], bool]) -> None:
         while True:

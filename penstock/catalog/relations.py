@@ -51,6 +51,7 @@ _SELECT = """
     FROM relations r LEFT JOIN sources s ON s.id = r.source_id
     JOIN LATERAL (SELECT version, schema FROM schema_versions WHERE relation_id = r.id ORDER BY version DESC LIMIT 1) v
       ON true
+    WHERE NOT r.retired
 """
 
 
@@ -63,19 +64,19 @@ def _relation(row: DictRow) -> Relation:
 
 def every(catalog: Catalog) -> list[Relation]:
     """All tables and views, by name; not what operators remember."""
-    return [_relation(row) for row in catalog.all(_SELECT + " WHERE r.kind <> 'state' ORDER BY r.name")]
+    return [_relation(row) for row in catalog.all(_SELECT + " AND r.kind <> 'state' ORDER BY r.name")]
 
 
 def of_source(catalog: Catalog, source: str) -> list[Relation]:
-    return [_relation(row) for row in catalog.all(_SELECT + " WHERE s.name = %s ORDER BY r.name", source)]
+    return [_relation(row) for row in catalog.all(_SELECT + " AND s.name = %s ORDER BY r.name", source)]
 
 
 def states_of(catalog: Catalog, view: Relation) -> list[Relation]:
-    return [_relation(row) for row in catalog.all(_SELECT + " WHERE r.owner_id = %s ORDER BY r.name", view.id)]
+    return [_relation(row) for row in catalog.all(_SELECT + " AND r.owner_id = %s ORDER BY r.name", view.id)]
 
 
 def by_id(catalog: Catalog, identifiers: Iterable[int]) -> list[Relation]:
-    return [_relation(row) for row in catalog.all(_SELECT + " WHERE r.id = ANY(%s) ORDER BY r.name", list(identifiers))]
+    return [_relation(row) for row in catalog.all(_SELECT + " AND r.id = ANY(%s) ORDER BY r.name", list(identifiers))]
 
 
 def find(catalog: Catalog, name: str) -> Relation:
@@ -112,15 +113,18 @@ def add(
     return identifier
 
 
+def remove(commit: Commit, relation_id: int) -> None:
+    commit.connection.execute("DELETE FROM relations WHERE id = %s", (relation_id,))
+
+
 def record_segments(commit: Commit, relation_id: int, segments: Iterable[Segment]) -> None:
+    by = (relation_id, commit.attempt, commit.round)
     with commit.connection.cursor() as cursor:
         cursor.executemany(
-            "INSERT INTO segments (relation_id, attempt_id, round, form, path, rows, bytes, low, high, version) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-            [
-                (relation_id, commit.attempt, commit.round, s.form, s.path, s.rows, s.bytes, s.low, s.high, s.version)
-                for s in segments
-            ],
+            "INSERT INTO segments "
+            "(relation_id, attempt_id, round, form, path, rows, bytes, low, high, version, waiting) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            [(*by, s.form, s.path, s.rows, s.bytes, s.low, s.high, s.version, s.form == "raw") for s in segments],
         )
 
 
@@ -151,14 +155,31 @@ def record_base(commit: Commit, relation_id: int, base: Base) -> None:
     )
 
 
-def raw_groups(catalog: Catalog, relation_id: int, after: int, until: int) -> list[list[Segment]]:
+def raw_groups(catalog: Catalog, relation_id: int, until: int) -> list[list[Segment]]:
     """Captured segments that wait for settling, those of one commit together, oldest first."""
     rows = catalog.all(
         "SELECT round, path, rows, bytes, low, high, version, form FROM segments "
-        "WHERE relation_id = %s AND form = 'raw' AND high > %s AND low <= %s ORDER BY round, id",
-        relation_id, after, until,
+        "WHERE relation_id = %s AND waiting AND high <= %s ORDER BY round, id",
+        relation_id, until,
     )  # fmt: skip
     groups: dict[int, list[Segment]] = {}
     for row in rows:
         groups.setdefault(row.pop("round"), []).append(Segment(**row))
     return list(groups.values())
+
+
+def waiting(catalog: Catalog, source_id: int) -> bool:
+    """Whether anything captured of the source waits for settling."""
+    row = catalog.one(
+        "SELECT EXISTS (SELECT FROM segments s JOIN relations r ON r.id = s.relation_id "
+        "WHERE r.source_id = %s AND s.waiting AND NOT r.retired) AS ok",
+        source_id,
+    )
+    return cast(bool, cast(DictRow, row)["ok"])
+
+
+def settled(commit: Commit, relation_id: int, until: int) -> None:
+    """What waited up to `until` is settled."""
+    commit.connection.execute(
+        "UPDATE segments SET waiting = false WHERE relation_id = %s AND waiting AND high <= %s", (relation_id, until)
+    )

@@ -1,7 +1,7 @@
 """Sources and their positions, as the catalog holds them.
 
-A source is `copying` from the moment its name is taken until the initial rows of all its tables are committed, and
-`streaming` from then on. Only capture sets either.
+A source is `copying` while one of its tables is being copied, from the moment its name is taken, and `streaming`
+otherwise. It has a position as soon as its slot is there. Only capture sets either.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ State = Literal["copying", "streaming"]
 
 @dataclass(frozen=True)
 class Source:
-    """A registered source; `captured` and `settled` are None until the initial copy is committed."""
+    """A registered source; `captured` and `settled` are None until its slot is there."""
 
     id: int
     name: str
@@ -84,19 +84,31 @@ def register(
     )
 
 
-def move(commit: Commit, source_id: int, checkpoint: str, captured: int, *, readable: bool) -> None:
-    """Record how far capture is durable; a source that has a position is streaming.
-
-    `readable` says that nothing of this step waits for settling; if nothing did before, all of it can be read at once.
-    """
+def move(commit: Commit, source_id: int, checkpoint: str, captured: int) -> None:
+    """Record how far capture is durable; if nothing of the source waits for settling, all of it can be read at once."""
     commit.connection.execute(
         "INSERT INTO positions (source_id, checkpoint, captured, settled) VALUES (%s, %s, %s, %s) "
         "ON CONFLICT (source_id) DO UPDATE SET checkpoint = excluded.checkpoint, captured = excluded.captured, "
-        "settled = CASE WHEN positions.settled = positions.captured AND excluded.settled > 0 "
-        "THEN excluded.settled ELSE positions.settled END, moved_at = clock_timestamp()",
-        (source_id, checkpoint, captured, captured if readable else 0),
+        "settled = CASE WHEN positions.settled = positions.captured AND NOT EXISTS ("
+        "  SELECT FROM segments s JOIN relations r ON r.id = s.relation_id "
+        "  WHERE r.source_id = excluded.source_id AND s.waiting AND NOT r.retired) "
+        "THEN excluded.captured ELSE positions.settled END, moved_at = clock_timestamp()",
+        (source_id, checkpoint, captured, captured),
     )
-    commit.connection.execute("UPDATE sources SET state = 'streaming' WHERE id = %s", (source_id,))
+    tell_state(commit, source_id)
+
+
+def tell_state(commit: Commit, source_id: int) -> None:
+    """A source with a table that is being copied is copying."""
+    commit.connection.execute(
+        "UPDATE sources s SET state = CASE WHEN EXISTS (SELECT FROM copies WHERE source_id = s.id) "
+        "THEN 'copying' ELSE 'streaming' END WHERE id = %s",
+        (source_id,),
+    )
+
+
+def change_tables(commit: Commit, source_id: int, tables: Sequence[str]) -> None:
+    commit.connection.execute("UPDATE sources SET tables = %s WHERE id = %s", (list(tables), source_id))
 
 
 def settle(commit: Commit, source_id: int, settled: int) -> None:
@@ -110,5 +122,5 @@ def remove(commit: Commit, source_id: int) -> None:
 
 
 def forget(catalog: Catalog, source_id: int) -> None:
-    """Take back a source whose first copy failed: nothing of it was ever visible."""
+    """Take back a source whose first copy failed before anything of it was durable."""
     catalog.connection.execute("DELETE FROM sources WHERE id = %s AND state = 'copying'", (source_id,))

@@ -69,6 +69,13 @@ class Catalog:
         self._opened.append(connection)
         return connection
 
+    def leave(self) -> None:
+        """This thread ends: its connection is not needed any more."""
+        connection = self.__dict__["_mine"].__dict__.pop("connection", None)
+        if connection is not None:
+            self._opened.remove(connection)
+            connection.close()
+
     def close(self) -> None:
         for connection in self._opened:
             connection.close()

@@ -154,6 +154,16 @@ def dependants(catalog: Catalog, relation_id: int) -> list[str]:
     return [row["name"] for row in rows]
 
 
+def readers_of_source(catalog: Catalog, source_id: int) -> list[str]:
+    """The stream tables that read a table of a source, also one that is being copied again."""
+    rows = catalog.all(
+        "SELECT DISTINCT v.name FROM dependencies d JOIN relations v ON v.id = d.view_id "
+        "JOIN relations r ON r.id = d.input_id WHERE r.source_id = %s ORDER BY 1",
+        source_id,
+    )
+    return [row["name"] for row in rows]
+
+
 def row_count(catalog: Catalog, relation_id: int) -> int:
     """Rows of the view now: what refreshes put in less what they took out."""
     row = catalog.one(

@@ -29,7 +29,8 @@ def add(
 ) -> None:
     """Add a PostgreSQL database and copy its tables as they are now.
 
-    Makes a publication and a replication slot there. Adding the same source again changes nothing.
+    Makes a publication and a replication slot there. Adding the same source again ends a copy that was interrupted and
+    takes in new tables; with other tables, those are copied and what is not named any more is forgotten.
     """
     with opened(home, catalog, create=True) as session:
         session.add_source(name, dsn, tables=tables or ["public.*"])
@@ -52,6 +53,19 @@ def list_sources(
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
         out().print(table(None, columns, rows))
+
+
+@group.command("resync")
+def resync(
+    name: Annotated[str, typer.Argument(help="The source.")],
+    table_name: Annotated[str, typer.Argument(metavar="TABLE", help="The table, such as public.orders.")],
+    home: HomeOption = DEFAULT_HOME,
+    catalog: CatalogOption = None,
+) -> None:
+    """Copy one table again as it is now; the source's other tables go on meanwhile."""
+    with opened(home, catalog) as session:
+        session.resync(name, table_name)
+    out().print(f"Table {table_name} of source {name} is copied.")
 
 
 @group.command("remove")

@@ -29,7 +29,7 @@ from penstock.lake.session import small_queries
 from penstock.relation import segment
 from penstock.relation.home import Home
 from penstock.relation.segment import Segment
-from penstock.zset import WEIGHT, consolidate, key_ids
+from penstock.zset import WEIGHT, among, consolidate
 
 # Changes up to this many rows travel through Arrow into the plan itself; more are read from their files by Spark.
 SMALL = 50_000
@@ -194,20 +194,14 @@ class Reader:
             self.home, self.segments(relation, since, position), schema, after=since, until=position
         ).cast(schema)
         wanted = keys.cast(relation.schema.arrow(key))
-        latest = consolidate(changed.filter(_in(changed.select(key), wanted)), names)
+        latest = consolidate(changed.filter(among(changed.select(key), wanted)), names)
         found = latest.filter(pc.greater(latest[WEIGHT], 0)).select(names)
         # A key with changes left after netting is here, or gone; any other is as the base has it.
-        left = wanted.filter(pc.invert(_in(wanted, latest.select(key))))
+        left = wanted.filter(pc.invert(among(wanted, latest.select(key))))
         if base is None or not left.num_rows:
             return found
         there = self._files(relation, base)
         return pa.concat_tables([found, there.lookup(left, relation.schema.arrow())])
-
-
-def _in(keys: pa.Table, among: pa.Table) -> pa.Array:
-    """Which of `keys` are also in `among`."""
-    ids = key_ids(pa.concat_tables([keys, among]))
-    return pc.is_in(pa.array(ids[: keys.num_rows]), value_set=pa.array(ids[keys.num_rows :]))
 
 
 def _weighted(rows: DataFrame, columns: Sequence[str]) -> DataFrame:

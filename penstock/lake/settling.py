@@ -21,25 +21,28 @@ from penstock.relation.segment import Segment, SegmentWriter
 def settle_source(reader: Reader, catalog: Catalog, lease: Lease, name: str) -> Lsn:
     """Make everything captured readable; returns the source's readable cut."""
     source = sources.get(catalog, name)
-    if source.captured is None or source.settled is None or source.settled == source.captured:
-        return source.settled or Lsn(0)
+    if source.captured is None or source.settled is None:
+        return Lsn(0)
+    if source.settled == source.captured and not relations.waiting(catalog, source.id):
+        return source.settled
     attempt = catalog.begin(lease, "settle")
     settled = {
-        relation.id: _settle_table(reader, relation, attempt, source.settled, source.captured)
+        relation.id: _settle_table(reader, relation, attempt, source.captured)
         for relation in relations.of_source(catalog, name)
     }
     hit("settle.files_written")
     with catalog.commit(lease, attempt, "settle") as commit:
         for relation_id, segments in settled.items():
+            relations.settled(commit, relation_id, source.captured)
             relations.record_segments(commit, relation_id, segments)
         sources.settle(commit, source.id, source.captured)
     return source.captured
 
 
-def _settle_table(reader: Reader, relation: Relation, attempt: int, after: int, until: int) -> list[Segment]:
+def _settle_table(reader: Reader, relation: Relation, attempt: int, until: int) -> list[Segment]:
     writer = SegmentWriter(reader.home, relation.folder, attempt)
     done: list[Segment] = []
-    for group in relations.raw_groups(reader.catalog, relation.id, after, until):
+    for group in relations.raw_groups(reader.catalog, relation.id, until):
         raw = segment.read(reader.home, group, relation.schema.arrow_raw())
         before = min(one.low for one in group) - 1
         there = reader.beside({relation.id: done})

@@ -9,7 +9,7 @@ from penstock.catalog.relations import Relation
 from penstock.catalog.store import Catalog
 from penstock.catalog.stream_tables import StreamTable
 from penstock.cut import Frontier
-from penstock.errors import NotRetained
+from penstock.errors import Busy, NotRetained
 from penstock.lsn import Lsn
 
 
@@ -20,6 +20,11 @@ def readable(catalog: Catalog) -> Frontier:
 
 def sources_of(relation_id: int, known: Mapping[int, Relation], tables: Mapping[int, StreamTable]) -> frozenset[str]:
     """The sources that a table belongs to, or that a view reads through any number of views."""
+    if relation_id not in known:
+        raise Busy(
+            "a table that this reads is being copied again",
+            hint="Let the copy end (catch_up() goes on with it), then try again; the last state stays readable.",
+        )
     relation = known[relation_id]
     if relation.source is not None:
         return frozenset({relation.source})

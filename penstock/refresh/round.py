@@ -75,7 +75,10 @@ class Round:
 
     def _in_order(self, names: Sequence[str]) -> list[StreamTable]:
         by_name = {table.name: table for table in self._tables.values()}
-        inputs = {table.name: [self._known[one].name for one in table.inputs] for table in by_name.values()}
+        inputs = {
+            table.name: [self._known[one].name for one in table.inputs if one in self._known]
+            for table in by_name.values()
+        }
         return [by_name[name] for name in upstream_first(names, inputs)]
 
     def _one(self, table: StreamTable) -> Refresh:
@@ -119,6 +122,10 @@ class Round:
         inputs = [self._input(self._known[one], before, target) for one in table.inputs]
         changed = sum(reader.changed_rows(one.relation, one.before, one.after) for one in inputs) if before else 0
         mode = Mode(table.mode)
+        anew = [one.relation.name for one in inputs if before and one.before < one.relation.since]
+        if anew and before != target:
+            reason = f"{', '.join(anew)} was copied again"
+            return self._compute(reader, table, inputs, Decision(Action.REINITIALIZE, reason))
         total = sum(compute.size(reader, one.relation) for one in inputs) if changed and mode is Mode.AUTO else 0
         decision = decide(Situation(mode, before, target, changed, total))
         if decision.action is Action.NO_DATA:
@@ -145,7 +152,7 @@ class Round:
         if self._attempt is None:
             self._attempt = self._catalog.begin(self._lease, "refresh")
         writers = {name: SegmentWriter(reader.home, one.folder, self._attempt) for name, one in outputs.items()}
-        if decision.action is Action.FULL:
+        if decision.action in (Action.FULL, Action.REINITIALIZE):
             changes = compute.full_refresh(reader, plan, inputs, stored, writers)
         else:
             found = compute.differential(reader, plan, inputs, stored, writers)

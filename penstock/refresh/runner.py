@@ -46,7 +46,12 @@ def run(engine: Engine, stop: threading.Event) -> None:
 def _tick(engine: Engine, due: dict[str, float], published: dict[str, float]) -> None:
     frontier = engine.catch_up()
     now = time.monotonic()
-    names = [table.name for table in stream_tables.every(engine.catalog) if _is_due(table.name, table.schedule, due)]
+    waiting = _waiting(engine)
+    names = [
+        table.name
+        for table in stream_tables.every(engine.catalog)
+        if table.relation_id not in waiting and _is_due(table.name, table.schedule, due)
+    ]
     if names:
         for done in engine.refresh(names, frontier).values():
             log.info("%s: %s, +%d -%d in %.2f s", done.name, done.action, done.inserted, done.deleted, done.seconds)
@@ -59,6 +64,16 @@ def _tick(engine: Engine, due: dict[str, float], published: dict[str, float]) ->
             published[relation.name] = now
             engine.publish(relation.name)
             return  # one a tick: capture goes on in between
+
+
+def _waiting(engine: Engine) -> set[int]:
+    """The stream tables over a table that is being copied again, however far below it is."""
+    known = {relation.id for relation in relations.every(engine.catalog)}
+    tables = stream_tables.every(engine.catalog)
+    waiting = {table.relation_id for table in tables if not known.issuperset(table.inputs)}
+    while more := {t.relation_id for t in tables if waiting.intersection(t.inputs)} - waiting:
+        waiting |= more
+    return waiting
 
 
 def _is_due(name: str, schedule: str | None, due: dict[str, float]) -> bool:

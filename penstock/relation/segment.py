@@ -73,6 +73,35 @@ class SegmentWriter:
         return adopted
 
 
+class SegmentFile:
+    """A settled segment that is written part by part, so that it need not fit into memory."""
+
+    def __init__(self, home: Home, path: Path, schema: pa.Schema) -> None:
+        self._home = home
+        self._path = path
+        self._schema = schema
+        self._writer = pq.ParquetWriter(path, schema, compression="zstd")
+        self.rows = 0
+
+    def write(self, rows: pa.Table) -> None:
+        self._writer.write_table(rows.select(self._schema.names).cast(self._schema), row_group_size=_ROW_GROUP)
+        self.rows += rows.num_rows
+
+    def finish(self, position: int) -> list[Segment]:
+        """Make it durable, all its rows being of one position; one without rows does not stay."""
+        self._writer.close()
+        if not self.rows:
+            self._path.unlink()
+            return []
+        sync(self._path)
+        size = self._path.stat().st_size
+        return [Segment(self._home.relative(self._path), self.rows, size, position, position)]
+
+    def abandon(self) -> None:
+        self._writer.close()
+        self._path.unlink(missing_ok=True)
+
+
 def sync(path: Path) -> None:
     """Make a file and its name durable."""
     for target in (path, path.parent):

@@ -32,7 +32,11 @@ with penstock.connect(home=home, catalog=catalog) as ps:
 STEPS = [
     "capture.publication_made",
     "capture.slot_created",
-    "capture.copy_part",
+    "copy_begin.before_commit",
+    "copy_begin.after_commit",
+    "copy.range_written",
+    "copy.before_commit*2",
+    "copy.after_commit",
     "ingest.files_written",
     "ingest.before_commit",
     "ingest.after_commit",

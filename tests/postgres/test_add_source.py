@@ -119,8 +119,9 @@ def test_adding_again_does_nothing_and_differently_is_an_error(
 ) -> None:
     for _ in range(2):
         ps.add_source("shop", source_db, tables=["good"])
+    ps.add_source("shop", source_db, tables=["public.good"])  # the same tables, spelled otherwise
     with pytest.raises(AlreadyExists):
-        ps.add_source("shop", source_db, tables=["public.good"])
+        ps.add_source("shop", source_db, tables=["good"], copy_workers=2)
     ps.remove_source("shop")
     assert_untouched(ps, admin)
     with pytest.raises(NotFound, match="no source 'shop'"):

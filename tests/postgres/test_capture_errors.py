@@ -91,17 +91,17 @@ def test_whoever_comes_second_leaves_the_first_copy_alone(
     ps: penstock.Session, source: psycopg.Connection[Any], source_db: str, catalog_db: str, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    real, seen = Ingest.reach, []
+    real, seen = Ingest.finish_copies, []
 
-    def reach(self: Ingest, target: Lsn) -> None:
+    def finish(self: Ingest) -> None:
         if not seen:
             with penstock.connect(home=tmp_path / "home", catalog=catalog_db) as second:
                 with pytest.raises(Busy) as caught:
                     second.add_source("shop", source_db, tables=["a", "b"])
                 seen.append(caught.value)
-        real(self, target)
+        real(self)
 
-    monkeypatch.setattr(Ingest, "reach", reach)
+    monkeypatch.setattr(Ingest, "finish_copies", finish)
     ps.add_source("shop", source_db, tables=["a", "b"])
     assert seen
     assert_equal(ps, source)

@@ -1,0 +1,342 @@
+"""Tables on their way into a home: copied in ranges by threads, while capture goes on with everything else.
+
+Order of durable steps: what will be copied, under which snapshot and in which ranges; then each range by itself (its
+file, fsynced, then a commit); the changes streamed meanwhile, with capture's own commits; at last one commit that makes
+a relation of all of it, readable from capture's position on. After a crash the snapshot is gone: what is left is copied
+under a newer one, and `moved_keys` argues why finished ranges can stay. A table that was rewritten (or truncated), or
+whose rows cannot be asked for by key, is copied from the start.
+
+A table that is copied from the start joins the stream at its snapshot's LSN, `join_at`, and not before: what the
+stream has of it up to there is in the copy, and may be of another shape.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.capture import moved_keys
+from penstock.capture.attach import PreparedCopy, attach_new, copy_again
+from penstock.capture.batch import Stamp, stamped
+from penstock.capture.checkpoint import Checkpoint
+from penstock.capture.config import SourceConfig
+from penstock.capture.connection import Connection, connect
+from penstock.capture.copy_pool import CopyPool, Job
+from penstock.capture.copy_ranges import CopyRange
+from penstock.capture.discover import SourceTable, discover
+from penstock.capture.relations import differs
+from penstock.capture.rows import Rows
+from penstock.capture.selection import Selection, for_tables, select
+from penstock.capture.table_copy import TableCopy, copy_command
+from penstock.catalog import copies, relations, sources
+from penstock.catalog.copies import Copy, Range
+from penstock.catalog.lease import Lease
+from penstock.catalog.sources import Source
+from penstock.catalog.store import Catalog, Commit
+from penstock.failpoint import FailpointReached, hit
+from penstock.lsn import Lsn
+from penstock.relation import segment
+from penstock.relation.home import Home
+from penstock.relation.schema import Schema
+from penstock.relation.segment import Segment, SegmentFile, SegmentWriter
+from penstock.zset import among
+
+Progress = Callable[[str, int], None]
+
+
+@dataclass
+class _Table:
+    """A table under way; threads count `left` down."""
+
+    copy: Copy
+    table: SourceTable
+    left: int  # ranges
+    mixed: bool  # has ranges of older snapshots, so it needs a correction
+    correcting: bool = False
+
+    @property
+    def lsn(self) -> int:
+        assert self.copy.lsn is not None
+        return self.copy.lsn
+
+
+class HomeCopies:
+    """The copies of one source under its lease. Used by capture's thread, which `complete`s what the others made."""
+
+    def __init__(
+        self, home: Home, catalog: Catalog, lease: Lease, source: Source, progress: Progress | None = None
+    ) -> None:
+        self._home = home
+        self._catalog = catalog
+        self._lease = lease
+        self._source = source
+        self._progress = progress
+        self._time = time.time_ns() // 1000
+        self._lock = threading.Lock()
+        self._tables: dict[str, _Table] = {}
+        self._pool: CopyPool | None = None
+        self.join_at: Lsn | None = None
+        self._joining: set[str] = set()
+
+    @property
+    def under_way(self) -> set[str]:
+        return set(self._tables)
+
+    def streamed(self) -> dict[str, Schema]:
+        """The tables under way that the stream has, and their shapes."""
+        return {name: one.table.schema for name, one in self._tables.items() if name not in self._joining}
+
+    def joined(self) -> None:
+        """Capture is at `join_at`: from here on the stream has all tables."""
+        self.join_at = None
+        self._joining = set()
+
+    def needed(self) -> Lsn:
+        """Where capture must be for all copies to be completed."""
+        return Lsn(max((one.lsn for one in self._tables.values()), default=0))
+
+    # Beginning --------------------------------------------------------------------------------------------------------
+
+    def begin(self, config: SourceConfig) -> None:
+        """A new source: publication and slot are made, and the copy under the slot's own snapshot begins."""
+        with connect(config.dsn) as connection:
+            attached = attach_new(connection, config, None)
+            identity = attached.identity
+            position = Checkpoint(
+                identity.system_identifier, identity.timeline, config.database, config.slot_name, attached.start
+            )
+            try:
+                with self._catalog.commit(self._lease, None, "copy_begin") as commit:
+                    for name, table in attached.tables.items():
+                        if attached.copy is None:
+                            self.add_relation(commit, name, table.schema, attached.start)
+                        else:
+                            copies.add(commit, self._source.id, name)
+                    if attached.copy is not None:
+                        self._plan(commit, attached.copy, copies.pending(self._catalog, self._source.id), keep=set())
+                    sources.move(commit, self._source.id, position.to_json(), attached.start)
+            except FailpointReached:
+                if attached.copy is not None:
+                    attached.copy.close()
+                raise
+            except BaseException:
+                attached.undo.close()
+                raise
+        if attached.copy is not None:
+            self._start(attached.copy)
+
+    def resume(self, config: SourceConfig) -> None:
+        """Go on with what is not complete, under a new snapshot."""
+        pending = copies.pending(self._catalog, self._source.id)
+        if not pending:
+            return
+        with connect(config.dsn) as connection:
+            found = discover(connection, [copy.name for copy in pending], config.partitions)
+            tables = select(connection, found, Selection.of(for_tables(config, found)), config.publication_name)
+            prepared = copy_again(connection, config, tables)
+        with ExitStack() as failed:
+            failed.callback(prepared.close)
+            keep = {copy.name for copy in pending if self._may_go_on(copy, prepared)}
+            with self._catalog.commit(self._lease, None, "copy_begin") as commit:
+                self._plan(commit, prepared, pending, keep)
+            copies.sweep(self._catalog, self._home, self._source.name)
+            failed.pop_all()
+        self._joining = {copy.name for copy in pending} - keep
+        self.join_at = prepared.point if self._joining else None
+        self._start(prepared)
+
+    def _may_go_on(self, copy: Copy, prepared: PreparedCopy) -> bool:
+        """Whether finished ranges may stay: the same table, never rewritten, whose rows can be read by key.
+
+        The stream must have had it ever since the oldest of them.
+        """
+        if copy.lsn is None or copy.schema is None or copy.storage != prepared.sizes[copy.name].storage:
+            return False
+        done = [one.lsn for one in copies.ranges(self._catalog, copy.id) if one.lsn is not None]
+        if not done or min(done) > (self._source.captured or 0):
+            return False
+        schema = prepared.tables[copy.name].schema
+        return differs(copy.schema, schema) is None and moved_keys.can_be_read_by_key(schema)
+
+    def _plan(self, commit: Commit, prepared: PreparedCopy, pending: Sequence[Copy], keep: set[str]) -> None:
+        """Write down the snapshot, and for what is copied from the start the ranges."""
+        planned: dict[str, list[Range]] = {copy.name: [] for copy in pending}
+        for one in prepared.ranges:
+            planned[one.table].append(Range(one.number, one.by, one.low, one.high))
+        for copy in pending:
+            if copy.name in keep:
+                copies.go_on(commit, copy.id, prepared.point)
+            else:
+                storage, schema = prepared.sizes[copy.name].storage, prepared.tables[copy.name].schema
+                copies.begin(commit, copy.id, prepared.point, storage, schema, planned[copy.name])
+
+    def _start(self, prepared: PreparedCopy) -> None:
+        jobs: list[Job] = []
+        self._pool = CopyPool(prepared.connections, self._catalog.leave)
+        for copy in copies.pending(self._catalog, self._source.id):
+            ranges = copies.ranges(self._catalog, copy.id)
+            undone = [one for one in ranges if one.lsn is None]
+            mixed = any(one.lsn is not None and one.lsn < prepared.point for one in ranges)
+            self._tables[copy.name] = _Table(copy, prepared.tables[copy.name], len(undone), mixed)
+            jobs += [self._range_job(self._tables[copy.name], one) for one in undone]
+        self._pool.start(jobs)
+
+    # In the threads ---------------------------------------------------------------------------------------------------
+
+    def _range_job(self, one: _Table, part: Range) -> Job:
+        condition = CopyRange(one.copy.name, part.number, part.by, part.low, part.high).condition()
+
+        def run(connection: Connection, stopped: Callable[[], bool]) -> None:
+            copy = TableCopy(connection, one.table, copy_command(one.table, condition))
+            attempt = self._catalog.begin(self._lease, "copy")
+            written = self._write(one, attempt, self._copied(one, copy, stopped))
+            hit("copy.range_written")
+            with self._catalog.commit(self._lease, attempt, "copy") as commit:
+                copies.finish_range(commit, one.copy.id, part.number, one.lsn, written)
+            with self._lock:
+                one.left -= 1
+
+        return run
+
+    def _copied(self, one: _Table, copy: TableCopy, stopped: Callable[[], bool]) -> Iterable[pa.Table]:
+        seq = 0
+        while (rows := copy.read(seq, stopped)) is not None:
+            count = len(rows.weights)
+            seq += count
+            yield self._stamped(one, rows)
+            if self._progress:
+                self._progress(one.copy.name, count)
+
+    def _stamped(self, one: _Table, rows: Rows) -> pa.Table:
+        count = len(rows.weights)
+        stamp = Stamp(np.full(count, one.lsn, np.int64), np.full(count, self._time, np.int64), None)
+        return stamped(one.table, rows, stamp)
+
+    def _write(self, one: _Table, attempt: int, parts: Iterable[pa.Table]) -> list[Segment]:
+        path = SegmentWriter(self._home, self.folder(one.copy.name), attempt).next_path()
+        file = SegmentFile(self._home, path, one.table.schema.arrow_changes())
+        try:
+            for rows in parts:
+                file.write(rows)
+            return file.finish(one.lsn)
+        except BaseException:
+            file.abandon()
+            raise
+
+    def _correction_job(self, one: _Table) -> Job:
+        def run(connection: Connection, stopped: Callable[[], bool]) -> None:
+            schema = one.table.schema
+            changes = [f for f in copies.files(self._catalog, one.copy.id, "change") if f.low <= one.lsn]
+            keys = moved_keys.distinct_keys(
+                (segment.read(self._home, [file], schema.arrow(schema.key)) for file in changes), schema
+            )
+            attempt = self._catalog.begin(self._lease, "copy_correct")
+            written = self._write(one, attempt, self._corrections(one, keys, connection, stopped))
+            hit("copy.correction_written")
+            with self._catalog.commit(self._lease, attempt, "copy_correct") as commit:
+                copies.record_files(commit, one.copy.id, "correction", written)
+            with self._lock:
+                one.mixed = False
+
+        return run
+
+    def _corrections(
+        self, one: _Table, keys: pa.Table, connection: Connection, stopped: Callable[[], bool]
+    ) -> Iterable[pa.Table]:
+        """What the ranges have of `keys` taken back, and their rows as they are at the copy's LSN."""
+        if not keys.num_rows:
+            return
+        schema = one.table.schema
+        for file in copies.files(self._catalog, one.copy.id, "range"):
+            rows = segment.read(self._home, [file], schema.arrow_changes())
+            yield moved_keys.taken_back(rows, keys, one.lsn)
+        again = [schema.arrow_raw().empty_table()]
+        for chunk in moved_keys.chunks(keys):
+            copy = TableCopy(connection, one.table, moved_keys.by_key_command(one.table, chunk))
+            while (found := copy.read(0, stopped)) is not None:
+                again.append(self._stamped(one, found))
+        # The server may hold keys equal that are not the same text here; a row belongs to one of them.
+        rows = pa.concat_tables(again)
+        rows = rows.filter(among(rows.select(list(schema.key)), keys))
+        yield moved_keys.first_of_each(rows, schema)
+
+    # In capture's thread ----------------------------------------------------------------------------------------------
+
+    def ready(self, captured: int) -> list[str]:
+        """The tables whose copy is durable, corrections included; raises what a thread raised."""
+        if self._pool is None:
+            return []
+        self._pool.check()
+        done = []
+        for name, one in self._tables.items():
+            with self._lock:
+                left, mixed = one.left, one.mixed
+            if left or name in self._joining or captured < one.lsn:
+                continue
+            if not mixed:
+                done.append(name)
+            elif not one.correcting:
+                one.correcting = True
+                self._pool.add([self._correction_job(one)])
+        return done
+
+    def split(self, name: str, rows: pa.Table) -> list[pa.Table]:
+        """Changes up to the copy's LSN and those after it: only the latter become the table's."""
+        if name not in self._tables:
+            return [rows]
+        after = pc.greater(rows["_lsn"], self._tables[name].lsn)
+        return [part for part in (rows.filter(pc.invert(after)), rows.filter(after)) if part.num_rows]
+
+    def record_changes(self, commit: Commit, name: str, written: Iterable[Segment]) -> None:
+        copies.record_files(commit, self._tables[name].copy.id, "change", written)
+
+    def complete(self, commit: Commit, names: Iterable[str], position: Lsn) -> list[str]:
+        """Make relations of finished copies, readable from `position` on.
+
+        If the source can be read at `position` already, changes that are not settled would be missing there: such a
+        table waits until capture has moved on.
+        """
+        settled = sources.get(self._catalog, self._source.name).settled or Lsn(0)
+        done = []
+        for name in names:
+            one = self._tables[name]
+            if settled < position or not copies.unsettled(commit, one.copy):
+                relation = self.add_relation(commit, name, one.table.schema, position)
+                copies.complete(commit, one.copy, relation)
+                done.append(name)
+        return done
+
+    def completed(self, names: Iterable[str]) -> None:
+        """The commit is durable."""
+        for name in names:
+            del self._tables[name]
+        if not self._tables and self._pool is not None:
+            self.close()
+            copies.sweep(self._catalog, self._home, self._source.name)
+
+    def add_relation(self, commit: Commit, name: str, schema: Schema, position: Lsn) -> int:
+        return relations.add(
+            commit,
+            f"{self._source.name}.{name}",
+            "table",
+            self.folder(name),
+            schema,
+            source_id=self._source.id,
+            position=position,
+        )
+
+    def folder(self, name: str) -> str:
+        schema, _, table = name.partition(".")
+        return f"tables/{self._source.name}/{schema}/{table}"
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None

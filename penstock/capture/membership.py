@@ -1,0 +1,156 @@
+"""Which tables a source has: new ones taken in, some left out, one copied again.
+
+Each is one commit here, made before capture goes on: what is to be copied is then found there by whoever goes on. The
+publication is extended before it (a published table that nobody asked for is passed over) and reduced after it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from penstock.capture.attach import publish
+from penstock.capture.checks import check_readable
+from penstock.capture.config import SourceConfig
+from penstock.capture.connection import Connection, connect
+from penstock.capture.discover import SourceTable, discover
+from penstock.capture.publication import read_publication, shrink_publication
+from penstock.capture.relations import differs
+from penstock.capture.selection import Selection, for_tables, select
+from penstock.catalog import copies, relations, sources, stream_tables
+from penstock.catalog.lease import Lease
+from penstock.catalog.relations import Relation
+from penstock.catalog.sources import Source
+from penstock.catalog.store import Catalog
+from penstock.errors import ConfigError, NotFound, PublicationLost
+from penstock.relation.home import Home
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What changes: `listed` as the user wrote it, tables to take in, tables to leave out."""
+
+    listed: tuple[str, ...]
+    added: dict[str, SourceTable]
+    left_out: tuple[str, ...]
+    before: tuple[str, ...]
+
+    @property
+    def nothing(self) -> bool:
+        return not self.added and not self.left_out and self.listed == self.before
+
+
+def compare(catalog: Catalog, source: Source, tables: Sequence[str]) -> Membership:
+    """The asked tables beside those that are here. One that is gone from the server stays while it is listed."""
+    config = _config(source, tables)
+    with connect(source.dsn) as connection:
+        found = _selected(connection, config, config.tables)
+        known = {one.table for one in relations.of_source(catalog, source.name)}
+        known |= {one.name for one in copies.pending(catalog, source.id)}
+        added = {name: table for name, table in found.items() if name not in known}
+        check_readable(connection, added)
+    left_out = sorted(known - set(found)) if tuple(tables) != source.tables else []
+    for name in left_out:
+        relation = _relation(catalog, source, name)
+        readers = stream_tables.dependants(catalog, relation.id) if relation else []
+        if readers:
+            raise ConfigError(
+                f"{name} cannot be left out: stream tables read it: {', '.join(readers)}", hint="Drop them first."
+            )
+    return Membership(tuple(tables), added, tuple(left_out), source.tables)
+
+
+def apply(home: Home, catalog: Catalog, lease: Lease, source: Source, plan: Membership) -> None:
+    """Make it so; the rows of new tables come when capture goes on."""
+    with connect(source.dsn) as connection:
+        if plan.added:
+            _extend(connection, source, plan.added)
+        gone = [one for name in plan.left_out if (one := _relation(catalog, source, name))]
+        with catalog.commit(lease, None, "tables") as commit:
+            for name in plan.added:
+                copies.add(commit, source.id, name)
+            for name in plan.left_out:
+                copies.drop(commit, source.id, name)
+            for relation in gone:
+                relations.remove(commit, relation.id)
+            sources.change_tables(commit, source.id, plan.listed)
+            sources.tell_state(commit, source.id)
+        _reduce(connection, source, plan.left_out)
+    for relation in gone:
+        shutil.rmtree(home.base(relation.folder), ignore_errors=True)
+        shutil.rmtree(home.changelog(relation.folder), ignore_errors=True)
+
+
+def copy_again(catalog: Catalog, lease: Lease, source: Source, table: str) -> None:
+    """Take a table out of sight and have it copied anew, with the shape that it has now."""
+    name = _name(catalog, source, table)
+    relation = _relation(catalog, source, name)
+    with connect(source.dsn) as connection:
+        found = _selected(connection, _config(source, [name]), [name])
+        check_readable(connection, found)
+        if relation is not None:
+            _check_views(catalog, relation, found[name])
+        _extend(connection, source, found)
+    with catalog.commit(lease, None, "tables") as commit:
+        if relation is not None:
+            copies.retire(commit, relation)
+        copies.add(commit, source.id, name, replaces=relation.id if relation else None)
+        sources.tell_state(commit, source.id)
+
+
+def _check_views(catalog: Catalog, relation: Relation, found: SourceTable) -> None:
+    difference = differs(relation.schema, found.schema)
+    readers = stream_tables.dependants(catalog, relation.id)
+    if difference and readers:
+        raise ConfigError(
+            f"{relation.table} is not as it was captured ({difference}), and stream tables read it: "
+            f"{', '.join(readers)}",
+            hint="Drop them, copy the table again, and create them over its new shape.",
+        )
+
+
+def _name(catalog: Catalog, source: Source, table: str) -> str:
+    """`schema.table` of a table that is here or on its way, however it is named."""
+    here = {one.table for one in relations.of_source(catalog, source.name)}
+    here |= {one.name for one in copies.pending(catalog, source.id)}
+    wanted = table.removeprefix(f"{source.name}.")
+    matches = [name for name in sorted(here) if name == wanted or name.partition(".")[2] == wanted]
+    if len(matches) == 1:
+        return matches[0]
+    listed = ", ".join(matches or sorted(here)) or "none yet"
+    raise NotFound(
+        f"{'several tables' if matches else 'no table'} of source {source.name!r} called {table!r}",
+        hint=f"Write schema.table; there are: {listed}.",
+    )
+
+
+def _relation(catalog: Catalog, source: Source, name: str) -> Relation | None:
+    return next((one for one in relations.of_source(catalog, source.name) if one.table == name), None)
+
+
+def _extend(connection: Connection, source: Source, tables: dict[str, SourceTable]) -> None:
+    if read_publication(connection, source.publication) is None:
+        raise PublicationLost(
+            f"publication {source.publication} does not exist",
+            hint=f"Remove source {source.name} and add it again: changes made without it cannot be read.",
+        )
+    publish(connection, source.publication, tables, ExitStack())
+
+
+def _reduce(connection: Connection, source: Source, names: Sequence[str]) -> None:
+    found = read_publication(connection, source.publication)
+    published = [name for name in names if found is not None and found.ours and name in found.tables]
+    if published:
+        shrink_publication(connection, source.publication, discover(connection, published))
+
+
+def _selected(connection: Connection, config: SourceConfig, names: Sequence[str]) -> dict[str, SourceTable]:
+    found = discover(connection, names, config.partitions)
+    return select(connection, found, Selection.of(for_tables(config, found)), config.publication_name)
+
+
+def _config(source: Source, tables: Sequence[str]) -> SourceConfig:
+    options = {**source.options, "publication_name": source.publication}
+    return SourceConfig.from_dsn(source.dsn, tables=tuple(tables), slot_name=source.slot, **options)

@@ -1,0 +1,195 @@
+"""Copies under way, as the catalog holds them: ranges and files that are durable, and what they need to be finished.
+
+A copy is `fresh` until it has a snapshot. Its ranges are done one by one, each in a commit of its own. `complete` turns
+it into a relation in one commit: from then on, and not before, the table can be read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from psycopg.rows import DictRow
+
+from penstock.catalog import relations
+from penstock.catalog.store import Catalog, Commit
+from penstock.relation.home import Home
+from penstock.relation.schema import Schema
+from penstock.relation.segment import Segment
+
+Kind = Literal["range", "change", "correction"]
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A table that is being copied; `lsn` is that of its newest snapshot."""
+
+    id: int
+    name: str
+    replaces: int | None
+    lsn: int | None
+    storage: str | None
+    schema: Schema | None
+
+
+@dataclass(frozen=True)
+class Range:
+    """A part of the table; `lsn` is None until it is copied."""
+
+    number: int
+    by: str
+    low: int | None
+    high: int | None
+    lsn: int | None = None
+
+
+def pending(catalog: Catalog, source_id: int) -> list[Copy]:
+    rows = catalog.all(
+        "SELECT id, name, replaces, lsn, storage, schema FROM copies WHERE source_id = %s ORDER BY name", source_id
+    )
+    return [
+        Copy(**{**row, "schema": None if row["schema"] is None else Schema.from_json(json.dumps(row["schema"]))})
+        for row in rows
+    ]
+
+
+def add(commit: Commit, source_id: int, name: str, *, replaces: int | None = None) -> None:
+    """A table to be copied; one that is being copied already starts again."""
+    commit.connection.execute(
+        "INSERT INTO copies (source_id, name, replaces) VALUES (%s, %s, %s) "
+        "ON CONFLICT (source_id, name) DO UPDATE SET lsn = NULL",
+        (source_id, name, replaces),
+    )
+
+
+def drop(commit: Commit, source_id: int, name: str) -> None:
+    commit.connection.execute("DELETE FROM copies WHERE source_id = %s AND name = %s", (source_id, name))
+
+
+def begin(commit: Commit, copy_id: int, lsn: int, storage: str, schema: Schema, ranges: Iterable[Range]) -> None:
+    """Start a copy from nothing under the snapshot at `lsn`."""
+    connection = commit.connection
+    connection.execute("DELETE FROM copy_ranges WHERE copy_id = %s", (copy_id,))
+    connection.execute("DELETE FROM copy_files WHERE copy_id = %s", (copy_id,))
+    connection.execute(
+        "UPDATE copies SET lsn = %s, storage = %s, schema = %s WHERE id = %s",
+        (lsn, storage, schema.to_json(), copy_id),
+    )
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO copy_ranges (copy_id, number, by_column, low, high) VALUES (%s, %s, %s, %s, %s)",
+            [(copy_id, one.number, one.by, one.low, one.high) for one in ranges],
+        )
+
+
+def go_on(commit: Commit, copy_id: int, lsn: int) -> None:
+    """Go on under a newer snapshot: finished ranges stay, a correction of them is out of date."""
+    commit.connection.execute("UPDATE copies SET lsn = %s WHERE id = %s", (lsn, copy_id))
+    commit.connection.execute("DELETE FROM copy_files WHERE copy_id = %s AND kind = 'correction'", (copy_id,))
+
+
+def ranges(catalog: Catalog, copy_id: int) -> list[Range]:
+    rows = catalog.all(
+        "SELECT number, by_column AS by, low, high, lsn FROM copy_ranges WHERE copy_id = %s ORDER BY number", copy_id
+    )
+    return [Range(**row) for row in rows]
+
+
+def any_finished(catalog: Catalog, source_id: int) -> bool:
+    """Whether a range of any table under way is durable."""
+    row = catalog.one(
+        "SELECT EXISTS (SELECT FROM copy_ranges r JOIN copies c ON c.id = r.copy_id "
+        "WHERE c.source_id = %s AND r.lsn IS NOT NULL) AS ok",
+        source_id,
+    )
+    return cast(bool, cast(DictRow, row)["ok"])
+
+
+def finish_range(commit: Commit, copy_id: int, number: int, lsn: int, written: Sequence[Segment]) -> None:
+    commit.connection.execute(
+        "UPDATE copy_ranges SET lsn = %s WHERE copy_id = %s AND number = %s", (lsn, copy_id, number)
+    )
+    record_files(commit, copy_id, "range", written)
+
+
+def record_files(commit: Commit, copy_id: int, kind: Kind, written: Iterable[Segment]) -> None:
+    with commit.connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO copy_files (copy_id, kind, attempt_id, round, form, path, rows, bytes, low, high, version) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            [
+                (copy_id, kind, commit.attempt, commit.round, s.form, s.path, s.rows, s.bytes, s.low, s.high, s.version)
+                for s in written
+            ],
+        )
+
+
+def files(catalog: Catalog, copy_id: int, kind: Kind) -> list[Segment]:
+    rows = catalog.all(
+        "SELECT path, rows, bytes, low, high, version, form FROM copy_files "
+        "WHERE copy_id = %s AND kind = %s ORDER BY id",
+        copy_id, kind,
+    )  # fmt: skip
+    return [Segment(**row) for row in rows]
+
+
+def unsettled(commit: Commit, copy: Copy) -> bool:
+    """Whether changes came after the copy's snapshot that must be settled before they can be read."""
+    row = commit.connection.execute(
+        "SELECT EXISTS (SELECT FROM copy_files "
+        "WHERE copy_id = %s AND kind = 'change' AND form = 'raw' AND low > %s) AS ok",
+        (copy.id, copy.lsn),
+    ).fetchone()
+    return cast(bool, cast(DictRow, row)["ok"])
+
+
+def complete(commit: Commit, copy: Copy, relation_id: int) -> None:
+    """Its rows and the changes after its snapshot become those of the relation; what reads the old one reads this."""
+    connection = commit.connection
+    connection.execute(
+        "INSERT INTO segments (relation_id, attempt_id, round, form, path, rows, bytes, low, high, version, waiting) "
+        "SELECT %s, attempt_id, round, form, path, rows, bytes, low, high, 1, form = 'raw' FROM copy_files "
+        "WHERE copy_id = %s AND (kind <> 'change' OR low > %s) ORDER BY id",
+        (relation_id, copy.id, copy.lsn),
+    )
+    if copy.replaces is not None:
+        connection.execute("UPDATE dependencies SET input_id = %s WHERE input_id = %s", (relation_id, copy.replaces))
+    connection.execute("DELETE FROM copies WHERE id = %s", (copy.id,))
+
+
+def retire(commit: Commit, relation: relations.Relation) -> None:
+    """Take a table out of sight, its name free for the new copy."""
+    commit.connection.execute(
+        "UPDATE relations SET retired = true, name = name || '#' || id, folder = folder || '#' || id WHERE id = %s",
+        (relation.id,),
+    )
+
+
+def forget_retired(catalog: Catalog, source_id: int) -> None:
+    """Retired tables whose new copy is there."""
+    catalog.connection.execute(
+        "DELETE FROM relations r WHERE source_id = %s AND retired "
+        "AND NOT EXISTS (SELECT FROM copies WHERE replaces = r.id) "
+        "AND NOT EXISTS (SELECT FROM dependencies WHERE input_id = r.id)",
+        (source_id,),
+    )
+
+
+def sweep(catalog: Catalog, home: Home, source: str) -> int:
+    """Delete files of the source that the catalog does not know; under its lease, so nobody is writing any."""
+    folder = home.changelog(f"tables/{source}")
+    known = {
+        row["path"]
+        for row in catalog.all(
+            "SELECT path FROM segments s JOIN relations r ON r.id = s.relation_id JOIN sources o ON o.id = r.source_id "
+            "WHERE o.name = %s UNION ALL SELECT path FROM copy_files f JOIN copies c ON c.id = f.copy_id "
+            "JOIN sources o ON o.id = c.source_id WHERE o.name = %s",
+            source, source,
+        )
+    }  # fmt: skip
+    unknown = [file for file in folder.glob("**/*.parquet") if home.relative(file) not in known]
+    for file in unknown:
+        file.unlink()
+    return len(unknown)
