@@ -18,6 +18,7 @@ from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.checks import check_new, check_readable, check_role, check_server, check_truncates
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import Connection, connect, connect_replication
+from penstock.capture.continuity import check_same_log
 from penstock.capture.copy_pool import open_snapshot
 from penstock.capture.copy_ranges import CopyRange, TableSize, plan_ranges, table_sizes
 from penstock.capture.discover import SourceTable, discover
@@ -141,6 +142,9 @@ def attach_restored(
             hint=f"Remove slot {config.slot_name} and start again: changes made without it cannot be read.",
         )
     check_publication(publication, tables, extend=False)
+    if not config.two_phase:  # what is prepared has rows before it has a commit
+        confirmed = status.confirmed_lsn if status else None
+        check_same_log(connection, config.publication_name, state, confirmed, tables)
     tables = _as_captured(connection, config, tables, expected or {})
     if config.snapshot_mode == "always":
         snapshot = copy_again(connection, config, tables)

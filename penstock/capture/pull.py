@@ -22,6 +22,7 @@ from psycopg.pq import ExecStatus
 from penstock import failpoint
 from penstock.capture.bulk import Buffer, BulkReader, Chunk
 from penstock.capture.connection import Connection, connect, translate, translated
+from penstock.capture.continuity import check_unmoved
 from penstock.capture.kernels.frames import PULL
 from penstock.capture.messages import malformed
 from penstock.capture.stream import PluginOptions
@@ -60,6 +61,7 @@ class PullReader:
             with translated():
                 self._connection.execute(_COPY_SLOT, [slot, self._slot])
                 confirmed, *_ = self._position()
+                check_unmoved(slot, confirmed, start)
                 if confirmed < start:
                     self._connection.execute(_ADVANCE, [self._slot, str(start)])
             self._next_range()

@@ -22,9 +22,10 @@ from penstock.capture.backlog import Backlog
 from penstock.capture.batch import Batch
 from penstock.capture.binary_columns import is_binary
 from penstock.capture.bulk import Chunk
-from penstock.capture.checkpoint import Checkpoint
+from penstock.capture.checkpoint import Checkpoint, Mark
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import Connection, connect, translated
+from penstock.capture.continuity import check_unmoved, last_mark
 from penstock.capture.decode import WalDecoder
 from penstock.capture.feed import Feed
 from penstock.capture.health import Health, Metrics, Phase, assess
@@ -121,6 +122,7 @@ class PostgresSource:
             self._backlog = Backlog(self._attached.start, self._spill, self._config.max_transaction_memory_bytes)
             self._decoder = WalDecoder(Relations(self._attached.tables), self._attached.start)
             self._position = self._attached.start if self._attached.snapshot is None else self._attached.before
+            self._mark = self._seen = self._restored.mark if self._restored else Mark(self._attached.start, None)
             if self._attached.snapshot is None and not self._attached.only:
                 self._start_reading()
         except BaseException as error:
@@ -151,6 +153,7 @@ class PostgresSource:
             self._config.database,
             self._config.slot_name,
             self._position,
+            self._mark,
         )
 
     def acknowledge(self, state: Checkpoint) -> None:
@@ -292,6 +295,9 @@ class PostgresSource:
         )
         self._feed = Feed(self._stream, config.slot_name)
         self._streamed = 0
+        assert self._connection is not None
+        status = read_slot(self._connection, config.slot_name)
+        check_unmoved(config.slot_name, status.confirmed_lsn if status else None, self._known())
 
     def _stop_reading(self) -> None:
         if self._feed is not None:
@@ -371,8 +377,9 @@ class PostgresSource:
     def _deliver(self, limit: int) -> Batch | None:
         """A batch that is ready. Transactions without a row for us only move the position."""
         while (batch := self._backlog.take(limit)) is not None:
+            self._seen = last_mark(batch.tables) or self._seen
             if batch.complete:
-                self._position = batch.cut
+                self._position, self._mark = batch.cut, self._seen
             if batch.rows:
                 self._metrics = self._metrics.with_batch(batch)
                 return batch

@@ -61,7 +61,7 @@ def restart(server, consumer: Consumer, mode: str) -> None:
         bring_up(server)
 
 
-@pytest.mark.parametrize("overtaken", [False])
+@pytest.mark.parametrize("overtaken", [False, True], ids=["behind us", "past us again"])
 def test_a_server_restored_from_an_older_copy(fragile, own, overtaken):
     """It forgot commits that we have. Once its log is as long as ours again, only its content tells."""
     dsn, consumer = own
@@ -174,6 +174,20 @@ def test_changes_taken_while_we_were_cut_off(own):
         _take_changes(db, consumer)
         with pytest.raises(SlotLost, match="past the checkpoint"):
             consumer.catch_up()
+
+
+@pytest.mark.parametrize("reader", ["stream", "pull"])
+def test_changes_taken_while_we_copied(own, reader):
+    dsn, consumer = own
+    consumer = Consumer(dsn, consumer.config.slot_name, reader=reader)
+    with application(dsn) as db:
+        consumer.step()
+        assert consumer.source.phase == "copying"
+        write(db, 1)
+        _take_changes(db, consumer)
+        with pytest.raises(SlotLost, match="somebody else has read from it"):
+            consumer.catch_up()
+    consumer.close()
 
 
 def _take_changes(db, consumer: Consumer) -> None:

@@ -50,6 +50,7 @@ def test_every_row_comes_once_from_many_ranges(db, make_source):
     assert progress.bytes > 0
 
 
+@pytest.mark.since(14, "scans of CTID ranges")
 @pytest.mark.parametrize("version", [180000, 130000])
 def test_ranges_hold_every_row_once_by_block_and_by_key(db, source_db, version):
     db.execute("CREATE TABLE t (id bigint PRIMARY KEY, v text); CREATE TABLE w (k text PRIMARY KEY)")
@@ -81,6 +82,7 @@ def test_cuts():
     assert even_cuts(-10, 9, 2) == [0]
 
 
+@pytest.mark.since(13, "a partitioned table is published as one")
 @pytest.mark.parametrize("via", ["root", "leaves"])
 def test_a_partitioned_table_is_one_table_or_its_leaves(db, make_source, drain, via):
     db.execute("CREATE TABLE p (id int, k int, v text, PRIMARY KEY (id, k)) PARTITION BY RANGE (k)")
@@ -103,6 +105,7 @@ def test_a_partitioned_table_is_one_table_or_its_leaves(db, make_source, drain, 
     assert {key: row["v"] for key, row in state.items()} == rows
 
 
+@pytest.mark.since(13, "a partitioned table is published as one")
 def test_partitions_that_cannot_be_told_apart_are_refused(db, make_source):
     db.execute("CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id)")
     db.execute("CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)")

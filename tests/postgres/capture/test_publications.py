@@ -9,7 +9,7 @@ from penstock.capture import check
 from penstock.capture.selection import Selection
 from penstock.errors import NotFound, PublicationLost, SourceError, UnsafeTable
 
-pytestmark = pytest.mark.usefixtures("orders")
+pytestmark = [pytest.mark.usefixtures("orders"), pytest.mark.since(15, "row filters and column lists")]
 
 
 @pytest.fixture

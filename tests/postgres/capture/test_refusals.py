@@ -54,7 +54,12 @@ def left_behind(db) -> tuple[int, int]:
         ),
         ("CREATE UNLOGGED TABLE t (a int PRIMARY KEY)", UnsafeTable, "SET LOGGED"),
         ("CREATE VIEW t AS SELECT 1 AS a", NotYet, "plain tables"),
-        ("CREATE TABLE t (a int) PARTITION BY LIST (a)", UnsafeTable, "Add a primary key"),
+        pytest.param(
+            "CREATE TABLE t (a int) PARTITION BY LIST (a)",
+            UnsafeTable,
+            "Add a primary key",
+            marks=pytest.mark.since(13, "a partitioned table is published as one"),
+        ),
         ("CREATE TABLE t (a int PRIMARY KEY, _lsn int)", SourceError, "Rename"),
         pytest.param(
             "CREATE TABLE t (a int PRIMARY KEY, g int GENERATED ALWAYS AS (a + 1) VIRTUAL)",

@@ -89,6 +89,7 @@ def run(*arguments: str) -> str:
     return result.output
 
 
+@pytest.mark.since(13, "wal_status")
 def test_the_command_line_needs_no_home_for_a_server(db, source_db, tmp_path):
     at = ("--dsn", source_db, "--home", str(tmp_path / "none"))
     name = f"cli_{db.info.dbname}"
@@ -104,6 +105,7 @@ def test_the_command_line_needs_no_home_for_a_server(db, source_db, tmp_path):
         run("drop", name, *at)
 
 
+@pytest.mark.since(11, "pg_replication_slot_advance")
 def test_the_command_line_guards_the_slot_of_a_source(db, source_db, catalog_db, tmp_path):
     db.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with penstock.connect(home=tmp_path, catalog=catalog_db) as session:
