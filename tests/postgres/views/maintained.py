@@ -98,7 +98,7 @@ def _plain(value: Any) -> Any:
 
 
 class Maintained:
-    """A view beside its inputs; `refresh` and `check` after each round."""
+    """A view beside its inputs: `start`, then `refresh` and `check` after each round."""
 
     def __init__(self, inputs: Inputs, sql: str) -> None:
         self.inputs = inputs
@@ -109,7 +109,6 @@ class Maintained:
         self.columns |= {state.name: state.schema.columns for state in self.view.states}
         self.approximate = {"view": approximate(self.view)}
         self.approximate |= {state.name: floats(state.schema.columns) for state in self.view.states}
-        self.start()
 
     def start(self) -> None:
         """Stored anew from the inputs as they are."""

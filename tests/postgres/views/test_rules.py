@@ -66,12 +66,13 @@ def inputs(oracle: psycopg.Connection[Any]) -> Inputs:
     return Inputs(oracle, TABLES)
 
 
-def follow(inputs: Inputs, sql: str, random: Random, rounds: int) -> None:
+def follow(maintained: Maintained, random: Random, rounds: int) -> None:
+    inputs = maintained.inputs
     inputs.clear()
     workload = Workload(inputs, random)
     if random.random() < 0.7:
         workload.round(24)
-    maintained = Maintained(inputs, sql)
+    maintained.start()
     for _ in range(rounds):
         changed = workload.round(8)
         sizes = {name: random.randint(0, 9) for name in inputs.relations}
@@ -83,12 +84,17 @@ def follow(inputs: Inputs, sql: str, random: Random, rounds: int) -> None:
 
 @pytest.mark.parametrize("sql", TEMPLATES)
 def test_templates(inputs: Inputs, sql: str) -> None:
+    maintained = Maintained(inputs, sql)
     for seed in range(3):
-        follow(inputs, sql, Random(seed), rounds=4)
+        follow(maintained, Random(seed), rounds=4)
 
 
-@settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(seed=st.integers(0, 10**9))
-def test_random_queries(inputs: Inputs, seed: int) -> None:
-    random = Random(seed)
-    follow(inputs, Grammar(random).query(), random, rounds=3)
+@pytest.mark.parametrize("examples", [60, pytest.param(600, marks=pytest.mark.matrix)])
+def test_random_queries(inputs: Inputs, examples: int) -> None:
+    @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(seed=st.integers(0, 10**9))
+    def follows(seed: int) -> None:
+        random = Random(seed)
+        follow(Maintained(inputs, Grammar(random).query()), random, rounds=3)
+
+    follows()
