@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_MODULES = ("libpq", "frames", "gather", "binary", "arrays", "texts", "repeats")
+_MODULES = ("libpq", "frames", "gather", "binary", "arrays", "intervals", "texts", "repeats")
 
 
 def compile_kernels() -> None:

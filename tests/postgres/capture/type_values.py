@@ -108,7 +108,7 @@ cidr = inet.map(lambda text: str(ipaddress.ip_network(text, strict=False).explod
 interval = st.tuples(st.integers(-100_000, 100_000), st.integers(-(10**6), 10**6), st.integers(-(10**16), 10**16)).map(
     lambda p: f"{p[0]} mons {p[1]} days {clock(p[2])}"
 ) | st.sampled_from(
-    ["0", "1 year", "-1 mon", "-1 year -1 mon +3 days -00:00:00.000001", "2147483647 days"]
+    ["0", "1 year", "1 day", "-1 mon", "-1 year -1 mon +3 days -00:00:00.000001", "2147483647 days"]
     + (["infinity", "-infinity"] if server_version() >= 17 else [])
 )
 point = st.tuples(floats(64), floats(64)).map(lambda p: f"({p[0]},{p[1]})")
