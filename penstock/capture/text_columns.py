@@ -43,7 +43,7 @@ def _conversion(arrow: pa.DataType) -> _Convert:
 
 def _boolean(texts: pa.Array) -> pa.Array:
     known = pc.is_in(texts, value_set=pa.array(["t", "f", None]))
-    if not pc.all(known).as_py():
+    if not pc.all(known, min_count=0).as_py():
         raise pa.ArrowInvalid("not a boolean")
     return pc.equal(texts, "t")
 
