@@ -24,10 +24,13 @@ from penstock.capture.copy_ranges import CopyRange, TableSize, plan_ranges, tabl
 from penstock.capture.discover import SourceTable, discover
 from penstock.capture.forms import choose_forms
 from penstock.capture.publication import (
+    Membership,
+    check_membership,
     check_publication,
     drop_publication,
     extend_publication,
     make_publication,
+    read_membership,
     read_publication,
     shrink_publication,
 )
@@ -141,6 +144,9 @@ def attach_restored(
             f"publication {config.publication_name} does not exist",
             hint=f"Remove slot {config.slot_name} and start again: changes made without it cannot be read.",
         )
+    if state.publication:
+        now = read_membership(connection, config.publication_name, ())
+        check_membership(config.publication_name, Membership(state.publication, frozenset()), now)
     check_publication(publication, tables, extend=False)
     if not config.two_phase:  # what is prepared has rows before it has a commit
         confirmed = status.confirmed_lsn if status else None

@@ -34,6 +34,7 @@ class Checkpoint:
     slot: str
     lsn: Lsn
     mark: Mark | None = None
+    publication: int = 0  # its OID: one that was made anew under the same name has missed changes; 0 is not known
 
     def to_json(self) -> str:
         """
@@ -49,6 +50,7 @@ class Checkpoint:
                 "slot": self.slot,
                 "lsn": str(self.lsn),
                 "mark": self.mark and [str(self.mark.lsn), self.mark.time],
+                "publication": self.publication,
             }
         )
 
@@ -63,6 +65,7 @@ class Checkpoint:
                 str(raw["slot"]),
                 Lsn.parse(raw["lsn"]),
                 _mark(raw.get("mark")),
+                int(raw.get("publication", 0)),
             )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ConfigError(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
+
+import pyarrow.compute as pc
 
 from penstock.capture.batch import Batch
 from penstock.capture.slot import SlotStatus
@@ -73,6 +76,18 @@ class Metrics:
             batches=self.batches + 1,
         )
 
+    def with_delivered(self, batch: Batch) -> Metrics:
+        """The batch's rows, and its events by kind."""
+        counted = self.with_batch(batch)
+        if batch.snapshot:
+            return counted
+        counts: Counter[str] = Counter()
+        for table in batch.tables.values():
+            whole = pc.or_(pc.greater(table["_weight"], 0), pc.not_equal(table["_op"], "U"))
+            for one in pc.value_counts(pc.filter(table["_op"], whole)):
+                counts[one["values"].as_py()] += one["counts"].as_py()
+        return counted.with_events(counts, max(batch_times(batch).values(), default=0))
+
     def with_events(self, counts: Mapping[str, int], last: int) -> Metrics:
         """`counts` are delivered rows by `_op`; an update has a row before and one after, counted once."""
         inserts, updates, deletes, truncates = (counts.get(op, 0) for op in "IUDT")
@@ -92,6 +107,11 @@ class Metrics:
             wal_bytes_consumed=self.wal_bytes_consumed + size,
             transactions=self.transactions + transactions,
         )
+
+
+def batch_times(batch: Batch) -> dict[str, int]:
+    """The commit time of each table's last row, in microseconds since 1970; rows come in the order of commits."""
+    return {name: table["_ts"][-1].value for name, table in batch.tables.items() if table.num_rows}
 
 
 def assess(phase: Phase, slot: str, status: SlotStatus | None, limit: int) -> Health:

@@ -5,7 +5,7 @@ One that we made carries a mark in its comment; only such a one is ever extended
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from psycopg import sql
@@ -14,7 +14,7 @@ from penstock.capture.connection import Connection, translated
 from penstock.capture.discover import SourceTable, spell
 from penstock.capture.partitions import VIA_ROOT
 from penstock.capture.selection import is_selected, listed_table
-from penstock.errors import SourceError
+from penstock.errors import PublicationLost, SourceError
 
 _MARK = "made by penstock"
 _PUBLICATION = """
@@ -24,6 +24,12 @@ SELECT p.puballtables, p.pubinsert AND p.pubupdate AND p.pubdelete
        COALESCE((to_jsonb(p) ->> 'pubviaroot')::bool, false)
 FROM pg_publication p WHERE p.pubname = %s
 """
+_MEMBERSHIP = """
+SELECT p.oid::int8, n.nspname || '.' || c.relname, r.oid::int8
+FROM pg_publication p LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid
+LEFT JOIN pg_class c ON c.oid = r.prrelid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace WHERE p.pubname = %s
+"""
+_MISSED = "Changes made meanwhile were not published: run `penstock slots recreate`, which copies the tables again."
 _TABLES = "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s"
 _LISTED = """
 SELECT n.nspname || '.' || c.relname,
@@ -68,6 +74,34 @@ def _has_schemas(connection: Connection, name: str) -> bool:
         return False
     query = "SELECT FROM pg_publication_namespace s JOIN pg_publication p ON p.oid = s.pnpubid WHERE p.pubname = %s"
     return connection.execute(query, [name]).fetchone() is not None
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What shows that a publication, and its entries for the captured tables, are those that were there before."""
+
+    publication: int
+    tables: frozenset[tuple[str, int]]
+
+
+def read_membership(connection: Connection, name: str, tables: Collection[str]) -> Membership | None:
+    """The OIDs of the publication and of its entries for `tables`; a dropped entry that comes again has a new one."""
+    with translated():
+        rows = connection.execute(_MEMBERSHIP, [name]).fetchall()
+    if not rows:
+        return None
+    return Membership(rows[0][0], frozenset((table, entry) for _, table, entry in rows if table in tables))
+
+
+def check_membership(name: str, before: Membership, now: Membership | None) -> None:
+    """A publication that lost a table, or was made anew, has missed changes, and some servers do not say so."""
+    if now is None:
+        raise PublicationLost(f"publication {name} does not exist", hint=_MISSED)
+    if now.publication != before.publication:
+        raise PublicationLost(f"publication {name} was dropped and made again", hint=_MISSED)
+    lost = sorted(table for table, _ in before.tables - now.tables)
+    if lost:
+        raise PublicationLost(f"publication {name} lost {', '.join(lost)} for a while or for good", hint=_MISSED)
 
 
 def check_publication(found: Publication, tables: Mapping[str, SourceTable], *, extend: bool) -> None:

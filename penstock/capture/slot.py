@@ -45,6 +45,7 @@ _OLDER = """
 SELECT pid, COALESCE(usename, '?'), COALESCE(application_name, ''), now() - xact_start
 FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 5
 """
+_RECREATE = "Run `penstock slots recreate` for {}; the tables are copied again."
 LEAVE_TIME = 5.0  # a killed client's WAL sender needs a moment to notice
 
 
@@ -277,7 +278,7 @@ def check_restorable(
     `switch` is where the checkpoint's timeline ended, when the server is on a later one. A promoted server goes on
     with the same log up to there, so a position up to it is good; past it, we hold commits the server never had.
     """
-    hint = f"Run `penstock slots recreate` for {slot}; the tables are copied again."
+    hint = _RECREATE.format(slot)
     if (state.slot, state.database) != (slot, database):
         raise SlotLost(
             f"the checkpoint belongs to slot {state.slot} of database {state.database}, not to {slot} of {database}",

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -31,18 +32,22 @@ from penstock.capture.feed import Feed
 from penstock.capture.health import Health, Metrics, Phase, assess
 from penstock.capture.pull import OLDEST as PULL_OLDEST
 from penstock.capture.pull import PullReader, server_is_ahead
+from penstock.capture.reconnect import Reconnecting, Returned, explained, may_retry, reattach
 from penstock.capture.relations import Relations
 from penstock.capture.slot import read_slot
 from penstock.capture.snapshot import CopyProgress
 from penstock.capture.spill import Spill
 from penstock.capture.stream import PluginOptions, WalStream
 from penstock.capture.target import Target
+from penstock.capture.vitals import Vitals
+from penstock.capture.watermarks import Watermarks
 from penstock.errors import ConfigError, NoSlotLeft, PenstockError, SourceError
 from penstock.lsn import Lsn
 from penstock.relation.schema import Schema
 
 _EMIT = "SELECT pg_logical_emit_message(true, 'penstock', '')"
 _SLICE = 0.02  # seconds to wait for a chunk before helping a quiet server to reach a target
+_PAUSE = 1.0  # the same while nobody waits for a position
 _ASK_EVERY = 0.01  # seconds between questions how far the server has read
 _PULL_FROM = 32 << 20  # bytes of WAL behind which it is worth pulling
 _LOOK_EVERY = 64 << 20  # bytes streamed between looks at how far the server is ahead
@@ -71,7 +76,7 @@ class PostgresSource:
         self._advanced_at = time.monotonic()
         self._failure: PenstockError | None = None
         self._target: Target | None = None
-        self._metrics = Metrics()
+        self._away: Reconnecting | None = None
 
     @property
     def tables(self) -> dict[str, Schema]:
@@ -84,6 +89,8 @@ class PostgresSource:
             return "failed"
         if self._attached is None:
             return "closed"
+        if self._is_away():
+            return "reconnecting"
         if self._attached.snapshot is not None and not self._attached.snapshot.finished:
             return "copying"
         return "finished" if self._attached.only else "streaming"
@@ -118,11 +125,14 @@ class PostgresSource:
                 self._attached = attach_finished(self._connection, self._config, self._restored)
             else:
                 self._attached = attach_restored(self._connection, self._config, self._restored, self._expected)
+            self._vitals = Vitals(self._config, self._attached.tables)
             self._spill = Spill(self._spill_folder())
             self._backlog = Backlog(self._attached.start, self._spill, self._config.max_transaction_memory_bytes)
             self._decoder = WalDecoder(Relations(self._attached.tables), self._attached.start)
             self._position = self._attached.start if self._attached.snapshot is None else self._attached.before
             self._mark = self._seen = self._restored.mark if self._restored else Mark(self._attached.start, None)
+            if not self._attached.only:
+                self._vitals.look(self._connection)
             if self._attached.snapshot is None and not self._attached.only:
                 self._start_reading()
         except BaseException as error:
@@ -154,6 +164,7 @@ class PostgresSource:
             self._config.slot_name,
             self._position,
             self._mark,
+            self._vitals.membership.publication if self._vitals.membership is not None else 0,
         )
 
     def acknowledge(self, state: Checkpoint) -> None:
@@ -169,10 +180,13 @@ class PostgresSource:
                 f"{state.lsn} was not delivered yet, only {current.lsn}", hint="Acknowledge a checkpoint() of this run."
             )
         self._acknowledged = Lsn(max(self._acknowledged, state.lsn))
-        if self._stream is not None:
-            self._stream.acknowledge(self._movable())
-        elif self._pull is not None and time.monotonic() - self._advanced_at > _ADVANCE_EVERY:
-            self._advance_slot()
+        try:
+            if self._stream is not None:
+                self._stream.acknowledge(self._movable())
+            elif self._pull is not None and time.monotonic() - self._advanced_at > _ADVANCE_EVERY:
+                self._advance_slot()
+        except SourceError as error:
+            self._lose(error)  # it is told again when the connection is back
 
     def current_lsn(self) -> Lsn:
         """The server's position now: every commit already visible ends at or before it.
@@ -182,13 +196,19 @@ class PostgresSource:
         of reach on a quiet server, poll() writes one small transactional logical message, whose commit lies past it.
         """
         self._opened()
+        if self._away is not None and self._is_away():
+            raise self._away.reason
         assert self._connection is not None
-        with translated():
-            if self._pull is not None:  # it reads the flushed log: a commit of our own flushes everything before it
-                self._connection.execute(_EMIT)
-                row = self._connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
-            else:
-                row = self._connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+        try:
+            with translated():
+                if self._pull is not None:  # it reads the flushed log: our own commit flushes everything before it
+                    self._connection.execute(_EMIT)
+                    row = self._connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+                else:
+                    row = self._connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+        except SourceError as error:
+            self._lose(error)
+            raise
         assert row is not None
         lsn = Lsn.parse(row[0])
         self._target = Target(lsn)
@@ -202,22 +222,38 @@ class PostgresSource:
             return Health("failed", str(self._failure), "failed")
         if self._connection is None:
             return Health("failed", "the source is not open", "closed")
-        status = read_slot(self._connection, self._config.slot_name)
+        if self._is_away():
+            return Health("warning", str(self._away), "reconnecting")
+        try:
+            status = read_slot(self._connection, self._config.slot_name)
+        except SourceError as error:
+            return Health("warning", error.message, self.phase)
         return assess(self.phase, self._config.slot_name, status, self._config.max_wal_lag_bytes)
 
     def metrics(self) -> Metrics:
         """Counters since open()."""
+        if self._attached is None:
+            return Metrics(confirmed_lsn=self._acknowledged)
         return replace(
-            self._metrics,
-            waiting_rows=self._backlog.waiting if self._attached else 0,
-            current_lsn=self._position if self._attached else Lsn(0),
+            self._vitals.metrics,
+            waiting_rows=self._backlog.waiting,
+            current_lsn=self._position,
             confirmed_lsn=self._acknowledged,
+            server_lsn=self._known(),
             heartbeats_sent=self._stream.statuses if self._stream else 0,
+            server_heartbeats_sent=self._vitals.heartbeat.sent,
         )
+
+    def watermarks(self) -> Watermarks:
+        """How far each table's time has come, and the source's."""
+        self._opened()
+        return self._vitals.watermarks()
 
     def close(self) -> None:
         """Leave the server; publication and slot stay. Safe to call twice."""
         pulled = self._pull is not None
+        if self._away is not None:
+            self._away.give_up()
         self._stop_reading()
         if pulled and self._failure is None:
             with suppress(PenstockError):  # only what the server may forget already: it is told again next time
@@ -358,19 +394,19 @@ class PostgresSource:
         if batch.complete:
             self._position = batch.cut
             snapshot.close()
-        self._metrics = self._metrics.with_batch(batch)
+        self._vitals.delivered(batch)
         return batch
 
     def _poll_stream(self, limit: int, timeout: float) -> Batch | None:
-        if self._feed is None:
-            self._start_reading()
         deadline = time.monotonic() + timeout
+        self._vitals.polled()
         while True:
             batch = self._deliver(limit)
             if batch is not None or self._has_reached_target():
                 return batch
             left = deadline - time.monotonic()
-            read = self._read(max(left, 0.0) if self._target is None else min(max(left, 0.0), _SLICE))
+            wait = min(max(left, 0.0), _PAUSE if self._target is None else _SLICE)
+            read = self._is_reading(wait) and self._read(wait)
             if left <= 0 and not (read and self._backlog.ready):
                 return None
 
@@ -381,10 +417,11 @@ class PostgresSource:
             if batch.complete:
                 self._position, self._mark = batch.cut, self._seen
             if batch.rows:
-                self._metrics = self._metrics.with_batch(batch)
+                self._vitals.delivered(batch)
                 return batch
         self._raise_failure()
         self._position = Lsn(max(self._position, self._decoder.keepalive))
+        self._vitals.caught_up(self._decoder.server_time)
         return None
 
     def _read(self, timeout: float) -> bool:
@@ -397,14 +434,58 @@ class PostgresSource:
                 self._take_in(chunk)
             if self._feed.finished or self._has_fallen_behind():
                 self._read_on()
+            if self._stream is not None:
+                self._stream.looked_at = time.monotonic()
+                if self._decoder.reply_asked():
+                    self._stream.tell()
+                assert self._connection is not None
+                self._vitals.look_if_due(self._connection, self._position)
         except SourceError as error:
-            self._failure = error
-            raise
-        if self._stream is not None:
-            self._stream.looked_at = time.monotonic()
-            if self._decoder.reply_asked():
-                self._stream.tell()
+            self._lose(error)
+            return False
         return chunk is not None
+
+    def _is_away(self) -> bool:
+        return self._away is not None and not self._away.connected
+
+    def _is_reading(self, timeout: float) -> bool:
+        """True once there is a reader: a lost connection is tried again, for at most `timeout` seconds of this call."""
+        if self._feed is not None:
+            return True
+        try:
+            if self._away is not None:
+                back = self._away.try_again(self._reattaching(), timeout)
+                if back is None:
+                    return False
+                self._connection = back.connection
+                self._attached = replace(self._opened(), identity=back.identity)
+                self._vitals.returned()
+                self._vitals.look(back.connection)
+                self._backlog.restart(self._known())
+                self._decoder.restart(self._backlog.passed)
+            self._start_reading()
+        except PenstockError as error:
+            self._lose(error)
+        return self._feed is not None
+
+    def _reattaching(self) -> Callable[[], Returned]:
+        tables = [table.spelled for table in self._opened().tables.values()]
+        return partial(reattach, self._config, tables, self.checkpoint(), self._known())
+
+    def _lose(self, error: PenstockError) -> None:
+        """A lost connection is made again by the polls to come; any other error is raised, now and from then on."""
+        self._vitals.failed(error)
+        self._stop_reading()
+        if not self._config.reconnect or not may_retry(error):
+            tables = [table.spelled for table in self._opened().tables.values()]
+            self._failure = explained(error, self._config, tables, self.checkpoint())
+            raise self._failure
+        if self._connection is not None:
+            self._connection.close()
+        if self._away is None:
+            self._away = Reconnecting(error)
+        elif self._away.connected:
+            self._away.failed(error)
 
     def _take_in(self, chunk: Chunk) -> None:
         assert self._feed is not None
@@ -413,10 +494,13 @@ class PostgresSource:
         for step in decoded.steps:
             self._backlog.apply(step)
         self._failure = decoded.failure
+        self._away = None
+        if decoded.failure is not None:
+            self._vitals.failed(decoded.failure)
         if self._target is not None and decoded.steps:
             self._target.moved()
         self._streamed += chunk.used
-        self._metrics = self._metrics.with_chunk(chunk.used, decoded.commits)
+        self._vitals.read(chunk.used, decoded.commits)
 
     def _has_fallen_behind(self) -> bool:
         """Looked at now and then while much is streamed."""

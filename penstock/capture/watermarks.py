@@ -33,11 +33,11 @@ class Watermarks:
     def of(cls, tables: Iterable[str], idle_timeout: float, now: float) -> Watermarks:
         return cls(idle_timeout, {name: Watermark(changed_at=now) for name in tables})
 
-    def delivered(self, commits: Mapping[str, Micros], now: float) -> Watermarks:
-        """`commits` are the last commit times of the tables that had changes."""
+    def delivered(self, changes: Mapping[str, tuple[Micros, float]]) -> Watermarks:
+        """The last commit time of each table that had changes, and when they came by the reader's clock."""
         moved = {
             name: Watermark(_later(self.tables.get(name, Watermark()).time, time), False, now)
-            for name, time in commits.items()
+            for name, (time, now) in changes.items()
         }
         return replace(self, tables={**self.tables, **moved})
 

@@ -1,0 +1,86 @@
+"""What a running source counts and tells of itself: metrics, watermarks, and the heartbeat it writes to the server.
+
+Cheap while data flows: watermarks are worked out only when somebody asks for them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from dataclasses import replace
+
+from penstock.capture.batch import Batch
+from penstock.capture.config import SourceConfig
+from penstock.capture.connection import Connection
+from penstock.capture.health import Metrics, batch_times
+from penstock.capture.heartbeat import ServerHeartbeat
+from penstock.capture.publication import Membership, check_membership, read_membership
+from penstock.capture.watermarks import Watermarks
+from penstock.errors import DecodeError, PenstockError, SchemaChanged
+from penstock.lsn import Lsn
+
+_LOOK_EVERY = 5.0  # seconds
+_EPOCH = 946_684_800_000_000  # 2000-01-01, from which PostgreSQL counts, in microseconds since 1970
+
+
+class Vitals:
+    """Of one source from open() to close()."""
+
+    def __init__(self, config: SourceConfig, tables: Collection[str]) -> None:
+        self.metrics = Metrics()
+        self.heartbeat = ServerHeartbeat(config.server_heartbeat_interval, config.server_heartbeat_enabled)
+        self.membership: Membership | None = None
+        self._publication, self._tables = config.publication_name, frozenset(tables)
+        self._look_at = 0.0
+        self._marks = Watermarks.of(tables, config.idle_timeout, time.monotonic())
+        self._changes: dict[str, tuple[int, float]] = {}
+        self._server_time = 0
+
+    def polled(self) -> None:
+        self.metrics = replace(self.metrics, last_poll_time=time.time_ns() // 1000)
+
+    def delivered(self, batch: Batch) -> None:
+        self.metrics = self.metrics.with_delivered(batch)
+        now = time.monotonic()
+        self._changes.update({name: (at, now) for name, at in batch_times(batch).items()})
+
+    def read(self, size: int, transactions: int) -> None:
+        self.metrics = self.metrics.with_chunk(size, transactions)
+
+    def caught_up(self, server_time: int) -> None:
+        """Everything the server had at its `server_time`, in microseconds since 2000, was delivered."""
+        self._server_time = server_time
+
+    def failed(self, error: PenstockError) -> None:
+        self.metrics = replace(
+            self.metrics,
+            errors=self.metrics.errors + 1,
+            decode_errors=self.metrics.decode_errors + isinstance(error, DecodeError),
+            schema_changes=self.metrics.schema_changes + isinstance(error, SchemaChanged),
+        )
+
+    def returned(self) -> None:
+        self.metrics = replace(self.metrics, reconnects=self.metrics.reconnects + 1)
+
+    def look_if_due(self, connection: Connection, position: Lsn) -> None:
+        """Now and then: is the publication still the one it was, and does the slot need a message to move?"""
+        if time.monotonic() >= self._look_at:
+            self.look(connection)
+        if self.heartbeat.is_due():
+            self.heartbeat.beat(connection, position)
+
+    def look(self, connection: Connection) -> None:
+        """PostgreSQL 18 passes over changes that no publication wants any more, and does not say so."""
+        self._look_at = time.monotonic() + _LOOK_EVERY
+        now = read_membership(connection, self._publication, self._tables)
+        if self.membership is None:
+            self.membership = now
+        else:
+            check_membership(self._publication, self.membership, now)
+
+    def watermarks(self) -> Watermarks:
+        self._marks = self._marks.delivered(self._changes)
+        self._changes = {}
+        if self._server_time:
+            self._marks = self._marks.caught_up(self._server_time + _EPOCH, time.monotonic())
+        return self._marks
