@@ -400,6 +400,7 @@ class PostgresSource:
     def _poll_stream(self, limit: int, timeout: float) -> Batch | None:
         deadline = time.monotonic() + timeout
         self._vitals.polled()
+        self._is_reading(0.0)
         while True:
             batch = self._deliver(limit)
             if batch is not None or self._has_reached_target():

@@ -38,7 +38,7 @@ class Consumer:
 
     def __init__(self, dsn: str, slot: str, *, direct: str | None = None, seed: int = 0, **options: Any) -> None:
         self._direct = direct or dsn
-        options = {"assume_no_truncate": server_version() < 11, **options}
+        options = {"assume_no_truncate": server_version() < 11, "reconnect": False, **options}
         self.config = SourceConfig.from_dsn(dsn, ["accounts", "events"], slot_name=slot, **options)
         self.source = PostgresSource(self.config)
         self.dice = random.Random(seed)

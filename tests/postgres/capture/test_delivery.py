@@ -303,7 +303,7 @@ def test_the_servers_position_is_reached_on_a_quiet_server(db, make_source, drai
 
 def test_a_lost_connection_is_transient_and_loses_nothing(db, make_source, drain):
     db.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    source = make_source("t", slot="lost_connection")
+    source = make_source("t", slot="lost_connection", reconnect=False)
     source.open()
     received = drain(source)
     source.poll(timeout=0)  # the copy is over: now the stream starts

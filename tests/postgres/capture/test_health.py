@@ -15,6 +15,12 @@ from penstock.errors import SlotLost
 from penstock.lsn import Lsn
 
 
+def poll_for(source: PostgresSource, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        source.poll(timeout=0.1)
+
+
 def test_events_are_counted_by_kind(db, make_source, drain):
     db.execute("CREATE TABLE t (id int PRIMARY KEY, x int); INSERT INTO t SELECT g, g FROM generate_series(1, 5) g")
     source = make_source("t")
@@ -121,7 +127,7 @@ def test_wal_that_was_dropped_under_the_reader_is_a_lost_slot(stingy, drain):
             db.execute("SELECT pg_switch_wal()")
         db.execute("CHECKPOINT")
         with pytest.raises(SlotLost, match="max_slot_wal_keep_size") as lost:
-            source.poll(timeout=20)
+            poll_for(source, 20)
         assert "recreate" in lost.value.hint
         assert source.health().status == "failed"
         source.close()

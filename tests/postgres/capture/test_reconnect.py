@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import psycopg
 import pytest
+from postgres.capture.conftest import Received
 from servers import TEST_SETTINGS, bring_up, shut_down, start_server
 
 from penstock.capture import PostgresSource, SourceConfig
@@ -87,7 +88,7 @@ def test_without_reconnect_the_caller_gets_the_error(db, make_source, drain):
     drain(source)
     db.execute(WALSENDERS, ["no_reconnect"])
     with pytest.raises(SourceUnreachable):
-        source.poll(timeout=5)
+        poll_until(source, Received(), lambda: False)
     assert source.phase == "failed"
 
 
@@ -160,7 +161,7 @@ def test_a_slot_that_somebody_moved_before_the_stream_began_is_lost(db, make_sou
     db.execute("INSERT INTO t VALUES (2)")
     db.execute("SELECT pg_replication_slot_advance('moved_early', pg_current_wal_lsn())")
     with pytest.raises(SlotLost, match="somebody else moved it"):
-        source.poll(timeout=5)
+        poll_until(source, Received(), lambda: False)
 
 
 def test_what_is_compared_at_every_connect(db, streaming):

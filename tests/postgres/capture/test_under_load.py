@@ -150,6 +150,7 @@ def test_a_busy_caller_keeps_its_connection(db, source_db, drain, heartbeat, sur
         slot_name=f"busy_{survives}".lower(),
         snapshot_mode="never",
         heartbeat_interval=heartbeat,
+        reconnect=False,
     )
     with PostgresSource(config) as source:
         source.open()
