@@ -72,9 +72,7 @@ def test_an_error_in_a_catch_up_neither_doubles_nor_loses(
     assert_equal(ps, source)
 
 
-def test_a_lost_connection_is_made_again(
-    ps: penstock.Session, source: psycopg.Connection[Any], source_db: str
-) -> None:
+def test_a_lost_connection_is_made_again(ps: penstock.Session, source: psycopg.Connection[Any], source_db: str) -> None:
     ps.add_source("shop", source_db, tables=["a", "b"])
     change(source, 99)
     ps.catch_up()
