@@ -180,7 +180,7 @@ def _as_captured(
 ) -> dict[str, SourceTable]:
     """The recorded forms; and a column that became NOT NULL meanwhile may still be NULL in the WAL before that."""
     recorded = {
-        name: replace(table, schema=_held_as(expected[name], table.schema))
+        name: replace(table, schema=held_as(expected[name], table.schema))
         for name, table in tables.items()
         if name in expected
     }
@@ -188,7 +188,8 @@ def _as_captured(
     return recorded | choose_forms(connection, others, config.column_forms)
 
 
-def _held_as(expected: Schema, found: Schema) -> Schema:
+def held_as(expected: Schema, found: Schema) -> Schema:
+    """The shape that is there, its columns held as they were recorded."""
     pairs = zip(found.columns, expected.columns, strict=True)
     return replace(found, columns=tuple(replace(new, nullable=old.nullable, spark=old.spark) for new, old in pairs))
 

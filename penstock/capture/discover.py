@@ -148,7 +148,7 @@ def discover(connection: Connection, names: Sequence[str], partitions: Partition
             schema,
             sends=tuple(types.send(column.pg) for column in schema.columns),
             generated=any(row[6] for row in rows),
-            filenode=entry.filenode,
+            filenode=_storage(entries, entry),
             partitioned=entry.kind == "p",
         )
     return tables
@@ -163,6 +163,13 @@ def _column(
 def _in_key(column: Column) -> Column:
     """Rows are found by their key: a list or a struct in it takes its text form."""
     return column.with_form(pa.string()) if pa.types.is_nested(column.arrow) else column
+
+
+def _storage(entries: list[_Entry], entry: _Entry) -> int:
+    """A partitioned table's rows are in its leaves."""
+    if entry.kind != "p":
+        return entry.filenode
+    return hash(tuple((leaf.oid, leaf.filenode) for leaf in leaves_of(entries, entry)))
 
 
 def spell(*names: str) -> str:

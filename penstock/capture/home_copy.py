@@ -14,23 +14,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.capture import moved_keys
-from penstock.capture.attach import PreparedCopy, attach_new, copy_again
+from penstock.capture.attach import PreparedCopy, attach_new, copy_again, held_as
 from penstock.capture.batch import Stamp, stamped
 from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import Connection, connect
 from penstock.capture.copy_pool import CopyPool, Job
-from penstock.capture.copy_ranges import CopyRange
+from penstock.capture.copy_ranges import CopyRange, TableSize, table_sizes
 from penstock.capture.discover import SourceTable, discover
+from penstock.capture.forms import choose_forms
 from penstock.capture.relations import differs
 from penstock.capture.rows import Rows
 from penstock.capture.selection import Selection, for_tables, select
@@ -40,6 +41,7 @@ from penstock.catalog.copies import Copy, Range
 from penstock.catalog.lease import Lease
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog, Commit
+from penstock.errors import SchemaChanged
 from penstock.failpoint import FailpointReached, hit
 from penstock.lsn import Lsn
 from penstock.relation import segment
@@ -139,11 +141,20 @@ class HomeCopies:
             return
         with connect(config.dsn) as connection:
             found = discover(connection, [copy.name for copy in pending], config.partitions)
-            tables = select(connection, found, Selection.of(for_tables(config, found)), config.publication_name)
+            found = select(connection, found, Selection.of(for_tables(config, found)), config.publication_name)
+            sizes = table_sizes(connection, found)
+            kept = {
+                copy.name: replace(found[copy.name], schema=held_as(copy.schema, found[copy.name].schema))
+                for copy in pending
+                if copy.schema is not None and self._may_go_on(copy, found[copy.name], sizes[copy.name].storage)
+            }
+            anew = {name: table for name, table in found.items() if name not in kept}
+            tables = kept | choose_forms(connection, anew, config.column_forms)
             prepared = copy_again(connection, config, tables)
         with ExitStack() as failed:
             failed.callback(prepared.close)
-            keep = {copy.name for copy in pending if self._may_go_on(copy, prepared)}
+            _check_storage(prepared, sizes)
+            keep = set(kept)
             with self._catalog.commit(self._lease, None, "copy_begin") as commit:
                 self._plan(commit, prepared, pending, keep)
             copies.sweep(self._catalog, self._home, self._source.name)
@@ -152,18 +163,17 @@ class HomeCopies:
         self.join_at = prepared.point if self._joining else None
         self._start(prepared)
 
-    def _may_go_on(self, copy: Copy, prepared: PreparedCopy) -> bool:
+    def _may_go_on(self, copy: Copy, table: SourceTable, storage: str) -> bool:
         """Whether finished ranges may stay: the same table, never rewritten, whose rows can be read by key.
 
         The stream must have had it ever since the oldest of them.
         """
-        if copy.lsn is None or copy.schema is None or copy.storage != prepared.sizes[copy.name].storage:
+        if copy.lsn is None or copy.schema is None or copy.storage != storage:
             return False
         done = [one.lsn for one in copies.ranges(self._catalog, copy.id) if one.lsn is not None]
         if not done or min(done) > (self._source.captured or 0):
             return False
-        schema = prepared.tables[copy.name].schema
-        return differs(copy.schema, schema) is None and moved_keys.can_be_read_by_key(schema)
+        return differs(copy.schema, table.schema) is None and moved_keys.can_be_read_by_key(copy.schema)
 
     def _plan(self, commit: Commit, prepared: PreparedCopy, pending: Sequence[Copy], keep: set[str]) -> None:
         """Write down the snapshot, and for what is copied from the start the ranges."""
@@ -340,3 +350,12 @@ class HomeCopies:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
+
+
+def _check_storage(prepared: PreparedCopy, before: Mapping[str, TableSize]) -> None:
+    """The look at the tables and the lock on them must have seen the same storage: the snapshot is in between."""
+    for name, size in prepared.sizes.items():
+        if size.storage != before[name].storage:
+            raise SchemaChanged(
+                f"{name} was rewritten or truncated while its copy was prepared", hint="Call this again."
+            )

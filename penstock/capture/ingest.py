@@ -129,7 +129,11 @@ class Ingest:
         known |= self._copies.streamed()
         if not known:
             return self._skip_to_join()
-        postgres = PostgresSource(for_tables(self._config(known), known), schemas=known)
+        config = for_tables(self._config(known), known)
+        if self._copies.under_way:
+            # A row may move to another block without being another row: a copy that goes on must see its key.
+            config = replace(config, consolidate="off")
+        postgres = PostgresSource(config, schemas=known)
         postgres.restore(self._checkpoint())
         postgres.open()
         return postgres
@@ -142,7 +146,7 @@ class Ingest:
         """Nothing in the stream up to the copy's LSN is anybody's."""
         assert self._copies.join_at is not None
         with self._catalog.commit(self.lease, None, "ingest") as commit:
-            there = replace(self._checkpoint(), lsn=self._copies.join_at)
+            there = replace(self._checkpoint(), lsn=self._copies.join_at, mark=None)
             sources.move(commit, self.source.id, there.to_json(), there.lsn)
         self._copies.joined()
         return self._open()
@@ -155,7 +159,8 @@ class Ingest:
         here = self._postgres.checkpoint()
         join = self._copies.join_at
         if join is not None and (self._passed_join or here.lsn >= join):
-            self._join(replace(here, lsn=join))
+            # The mark may lie past `join`, and tables that join change what counts as ours before it.
+            self._join(replace(here, lsn=join, mark=None))
             return True
         whole = batch is None or batch.complete
         ready = self._copies.ready(self._captured)

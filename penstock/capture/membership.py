@@ -16,6 +16,7 @@ from penstock.capture.checks import check_readable
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import Connection, connect
 from penstock.capture.discover import SourceTable, discover
+from penstock.capture.forms import choose_forms
 from penstock.capture.publication import read_publication, shrink_publication
 from penstock.capture.relations import differs
 from penstock.capture.selection import Selection, for_tables, select
@@ -26,6 +27,7 @@ from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
 from penstock.errors import ConfigError, NotFound, PublicationLost
 from penstock.relation.home import Home
+from penstock.relation.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ def copy_again(catalog: Catalog, lease: Lease, source: Source, table: str) -> No
         found = _selected(connection, _config(source, [name]), [name])
         check_readable(connection, found)
         if relation is not None:
-            _check_views(catalog, relation, found[name])
+            forms = choose_forms(connection, found, _config(source, [name]).column_forms)
+            _check_views(catalog, relation, forms[name])
         _extend(connection, source, found)
     with catalog.commit(lease, None, "tables") as commit:
         if relation is not None:
@@ -101,7 +104,7 @@ def copy_again(catalog: Catalog, lease: Lease, source: Source, table: str) -> No
 
 
 def _check_views(catalog: Catalog, relation: Relation, found: SourceTable) -> None:
-    difference = differs(relation.schema, found.schema)
+    difference = differs(relation.schema, found.schema) or _held_otherwise(relation.schema, found.schema)
     readers = stream_tables.dependants(catalog, relation.id)
     if difference and readers:
         raise ConfigError(
@@ -109,6 +112,12 @@ def _check_views(catalog: Catalog, relation: Relation, found: SourceTable) -> No
             f"{', '.join(readers)}",
             hint="Drop them, copy the table again, and create them over its new shape.",
         )
+
+
+def _held_otherwise(before: Schema, after: Schema) -> str | None:
+    pairs = zip(before.columns, after.columns, strict=True)
+    changed = [f"{new.name} is held as {new.spark}, was {old.spark}" for old, new in pairs if old.spark != new.spark]
+    return ", ".join(changed) or None
 
 
 def _name(catalog: Catalog, source: Source, table: str) -> str:

@@ -6,7 +6,8 @@ rewritten: it is the same row version in the same block under all these snapshot
 ranges, whenever that was copied. Of the keys in K the ranges may hold an old image, none, or two (an update may move
 a row into another block, and so into or out of a range). So whatever the ranges have of K is taken back, and the rows
 of K are read again by key under the snapshot at F. What results is the table at F, exactly; a value that the WAL left
-out (TOAST) does not matter, because no image comes from the WAL.
+out (TOAST) does not matter, because no image comes from the WAL. Changes must come as the WAL has them: an update that
+consolidation would cancel still moves its row.
 """
 
 from __future__ import annotations

@@ -80,11 +80,13 @@ class SegmentFile:
         self._home = home
         self._path = path
         self._schema = schema
-        self._writer = pq.ParquetWriter(path, schema, compression="zstd")
+        with writing(path):
+            self._writer = pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=_REPEATED)
         self.rows = 0
 
     def write(self, rows: pa.Table) -> None:
-        self._writer.write_table(rows.select(self._schema.names).cast(self._schema), row_group_size=_ROW_GROUP)
+        with writing(self._path):
+            self._writer.write_table(rows.select(self._schema.names).cast(self._schema), row_group_size=_ROW_GROUP)
         self.rows += rows.num_rows
 
     def finish(self, position: int) -> list[Segment]:
