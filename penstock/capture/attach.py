@@ -256,7 +256,7 @@ def start_copy(
         found = discover(connection, [table.spelled for table in tables.values()], config.partitions)
         check_unchanged(tables, found)
         sizes = table_sizes(connection, tables)
-        ranges = plan_ranges(connection, tables, sizes, config.copy_range_blocks)
+        ranges = plan_ranges(connection, tables, sizes, config.copy_range_blocks, config.copy_workers)
         return PreparedCopy(opened, created.consistent_point, tables, sizes, ranges)
     except BaseException:
         for one in opened:

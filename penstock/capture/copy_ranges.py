@@ -16,6 +16,7 @@ from psycopg import sql
 from penstock.capture.connection import Connection, translated
 from penstock.capture.discover import SourceTable
 
+_TURNS, _LEAST = 4, 4096  # ranges per worker, and blocks of a range, unless a range would be too large
 BLOCKS = "ctid"  # `by` of a range of blocks
 _TID_RANGE_SCANS = 140000
 _WHOLE_NUMBERS = frozenset({20, 21, 23})
@@ -86,11 +87,16 @@ def table_sizes(connection: Connection, tables: Mapping[str, SourceTable]) -> di
 
 
 def plan_ranges(
-    connection: Connection, tables: Mapping[str, SourceTable], sizes: Mapping[str, TableSize], blocks: int
+    connection: Connection, tables: Mapping[str, SourceTable], sizes: Mapping[str, TableSize], most: int, workers: int
 ) -> list[CopyRange]:
-    """Ranges of about `blocks` blocks, the tables' in the order of their names."""
+    """Ranges of at most `most` blocks, the tables' in the order of their names.
+
+    A table is cut so finely that all workers are busy to the end, but not into ranges that hardly pay.
+    """
     ranges: list[CopyRange] = []
     for name, table in tables.items():
+        even = -(-sizes[name].blocks // (workers * _TURNS))
+        blocks = min(most, max(even, _LEAST))
         parts = max(1, -(-sizes[name].blocks // blocks))
         if connection.info.server_version >= _TID_RANGE_SCANS:
             ranges += ranges_between(name, BLOCKS, [blocks * part for part in range(1, parts)])

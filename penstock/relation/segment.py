@@ -81,7 +81,8 @@ class SegmentFile:
         self._path = path
         self._schema = schema
         with writing(path):
-            self._writer = pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=_REPEATED)
+            # Copies wait for the compressor: snappy takes a third of the time of zstd, for twice the room.
+            self._writer = pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=_REPEATED)
         self.rows = 0
 
     def write(self, rows: pa.Table) -> None:

@@ -58,7 +58,7 @@ def test_ranges_hold_every_row_once_by_block_and_by_key(db, source_db, version):
     db.execute("INSERT INTO w SELECT 'k' || i FROM generate_series(1, 3000) i")
     tables = discover(db, ["public.t", "public.w"])
     server = db if version == 180000 else _Older(db, version)
-    ranges = plan_ranges(server, tables, table_sizes(db, tables), 8)
+    ranges = plan_ranges(server, tables, table_sizes(db, tables), 8, 2)
     counts = Counter()
     for one in ranges:
         query = f"SELECT count(*) FROM {one.table} WHERE {one.condition().as_string(db)}"
