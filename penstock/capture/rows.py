@@ -57,9 +57,9 @@ def wal_rows(table: SourceTable, data: Bytes, rows: Ints, fields: Ints) -> Rows:
     _refuse_nulls(table, lengths, valued)
     return Rows(
         columns,
-        rows[:, frames.WEIGHT],
-        rows[:, frames.OP],
-        rows[:, frames.SEQ],
+        rows[:, frames.WEIGHT].copy(),  # a view would keep all of `rows` alive
+        rows[:, frames.OP].copy(),
+        rows[:, frames.SEQ].copy(),
         _absent(lengths),
     )
 
