@@ -6,7 +6,8 @@ to acknowledge, and a crash leaves nothing behind, because the copy goes with it
 
 Every range begins with decoding from the copy's restart point, which moves only where the log has a record of running
 transactions. What lies before the range costs little, because it is not put out, but it must not grow without bound:
-a range is never shorter than the way to it.
+a range is never shorter than the way to it. A transaction that reaches past its range would be decoded in every range
+again: when one gave nothing and the restart point stayed, the pull is over and the stream goes on.
 """
 
 from __future__ import annotations
@@ -50,10 +51,12 @@ class PullReader:
     def __init__(self, dsn: str, slot: str, start: Lsn, options: PluginOptions) -> None:
         self.until = Lsn(0)  # it does not finish before it has come this far
         self.finished = False
+        self.oversized = False  # finished because of a transaction that is longer than a range
         self.read_until = start
         self._options = options
         self._copy: BulkReader | None = None
         self._headed = False
+        self._messages = 1  # of the range under way; none was empty yet
         self._connection = connect(dsn)
         self.socket = self._connection.pgconn.socket
         self._slot = f"{slot[:48]}_{secrets.token_hex(4)}"
@@ -106,6 +109,10 @@ class PullReader:
             if flushed - confirmed < _LAST and confirmed >= self.until:
                 self.finished = True
                 return
+            if behind > _RANGE // 2 and not self._messages:
+                self.finished = self.oversized = True
+                return
+            self._messages = 0
             failpoint.hit("capture.pull_range")
             end = Lsn(min(flushed, confirmed + max(_RANGE, behind)))
             self._connection.pgconn.send_query(self._command(end).as_bytes(self._connection))
@@ -136,6 +143,7 @@ class PullReader:
     def _framed(self, chunk: Chunk) -> Chunk:
         start = 0 if self._headed else _HEADER
         self._headed = True
+        self._messages += chunk.messages - (int(chunk.ends[chunk.messages - 1]) - start == 2)
         return Chunk(chunk.data, chunk.ends, chunk.messages, chunk.used, PULL, start, chunk.buffer)
 
     def _end_range(self) -> None:

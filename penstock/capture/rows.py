@@ -6,6 +6,7 @@ The commit's LSN, time and transaction are stamped when the batch is cut, becaus
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,7 @@ class Rows:
     seqs: Ints
     absent: pa.Array
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         return sum(int(column.nbytes) for column in (*self.columns, self.absent)) + 24 * len(self.seqs)
 

@@ -50,6 +50,7 @@ _SLICE = 0.02  # seconds to wait for a chunk before helping a quiet server to re
 _PAUSE = 1.0  # the same while nobody waits for a position
 _ASK_EVERY = 0.01  # seconds between questions how far the server has read
 _PULL_FROM = 32 << 20  # bytes of WAL behind which it is worth pulling
+_READ_AGAIN = 10_000  # rows of an open transaction that may be thrown away for a change of the reader
 _LOOK_EVERY = 64 << 20  # bytes streamed between looks at how far the server is ahead
 _ADVANCE_EVERY = 10.0  # seconds: moving a slot that is not being streamed means reading the log once more
 
@@ -72,6 +73,7 @@ class PostgresSource:
         self._pull: PullReader | None = None
         self._spill: Spill | None = None
         self._resent_until = Lsn(0)
+        self._streaming_past: Lsn | None = None  # the commit behind which one follows that is too long to pull
         self._streamed = 0  # bytes since the last look at how far the server is ahead
         self._advanced_at = time.monotonic()
         self._failure: PenstockError | None = None
@@ -307,6 +309,8 @@ class PostgresSource:
         config = self._config
         if config.reader == "stream" or config.two_phase or self._connection.info.server_version < PULL_OLDEST:
             return False
+        if self._backlog.passed == self._streaming_past:
+            return False
         return config.reader == "pull" or server_is_ahead(self._connection, self._known()) > _PULL_FROM
 
     def _start_pull(self) -> None:
@@ -343,6 +347,8 @@ class PostgresSource:
     def _read_on(self) -> None:
         """Change the reader: what is not whole yet comes again, what is known is skipped. A stream follows a pull."""
         pulled = self._pull is not None
+        if self._pull is not None and self._pull.oversized:
+            self._streaming_past = self._backlog.passed
         self._stop_reading()
         known = self._known()
         self._backlog.restart(known)
@@ -505,7 +511,7 @@ class PostgresSource:
 
     def _has_fallen_behind(self) -> bool:
         """Looked at now and then while much is streamed."""
-        if self._stream is None or self._streamed < _LOOK_EVERY:
+        if self._stream is None or self._streamed < _LOOK_EVERY or self._backlog.waiting > _READ_AGAIN:
             return False
         self._streamed = 0
         return self._is_behind()

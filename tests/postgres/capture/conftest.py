@@ -83,7 +83,7 @@ _EMPTY = _Empty()
 def drain(source: PostgresSource, received: Received | None = None, *, limit: int = 1024) -> Received:
     """Everything up to the server's position now."""
     received = received or Received()
-    target, deadline = source.current_lsn(), time.monotonic() + 10
+    target, deadline = source.current_lsn(), time.monotonic() + 60
     while source.checkpoint().lsn < target:
         batch = source.poll(max_records=limit, timeout=0.05)
         if batch is not None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from penstock import capture
 from penstock.capture import PostgresSource, SourceConfig
 from penstock.embedded import SOURCE_SETTINGS, EmbeddedPostgres
 
@@ -189,3 +190,23 @@ def test_pull_and_stream_give_the_same_and_change_without_gap_or_repeat(server, 
     assert rows(first[pulled]) == table(db)
     left = db.execute("SELECT slot_name FROM pg_replication_slots WHERE temporary").fetchall()
     assert left == [], "the copy of the slot is gone once the pull is over"
+
+
+def test_a_transaction_longer_than_a_range_is_left_to_the_stream(server, db, opened, drain, monkeypatch):
+    source = opened("too_long", reader="pull")
+    source.open()
+    received = drain(source)
+    state = source.checkpoint()
+    source.close()
+    monkeypatch.setattr(capture.pull, "_RANGE", 100_000)
+    monkeypatch.setattr(capture.pull, "_LAST", 1000)
+    monkeypatch.setattr(capture.source, "_LOOK_EVERY", 50_000)
+    db.execute("INSERT INTO b VALUES (1, 1)")
+    big(db, 1, 8000)
+    db.execute("INSERT INTO b VALUES (2, 2)")
+    big(db, 20_000, 8000)
+    source.restore(state)
+    source.open()
+    drain(source, received)
+    assert rows(received) == table(db)
+    assert len(received.rows("public.a")) == 16_000
