@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, NotYet
 
 if TYPE_CHECKING:
     from penstock.capture.config import SourceConfig
@@ -50,6 +50,10 @@ def check(config: SourceConfig, choices: Mapping[str, tuple[str, ...]]) -> None:
     for name in _SWITCHES:
         if not isinstance(getattr(config, name), bool):
             raise ConfigError(f"{name} is {getattr(config, name)!r}", hint="It is True or False.")
+    if not config.include_before_image:
+        raise NotYet(
+            "include_before_image=False", hint="Leave it out: old rows come as the server logs them, at no extra cost."
+        )
     _check_row_filter(config.publication_row_filter)
     _check_column_list(config.publication_column_list)
     _check_column_forms(config.column_forms)

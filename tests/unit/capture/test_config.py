@@ -150,7 +150,7 @@ DOCUMENT = {
     "max.wal.lag.bytes": "12345",
     "slot.advance.interval.ms": "1500",
     "connect.timeout.ms": "4000",
-    "include.before.image": "false",
+    "include.before.image": "true",
     "toast.handling": "sentinel",
     "publication.row.filter": "status = 'active'",
     "publication.column.list": "id, name",
@@ -161,7 +161,7 @@ KEYWORDS = SourceConfig(
     hostname="db.example", database="myapp", username="replication_user", table_name="users", slot_name="users_slot",
     port=5433, password="hunter2", schema_name="app", publication_name="pub", format="debezium-json",
     snapshot_mode="never", ssl_mode="verify-full", heartbeat_interval=2.5, max_batch_size=77, poll_interval=0.05,
-    max_wal_lag_bytes=12345, slot_advance_interval=1.5, connect_timeout=4.0, include_before_image=False,
+    max_wal_lag_bytes=12345, slot_advance_interval=1.5, connect_timeout=4.0, include_before_image=True,
     toast_handling="sentinel", publication_row_filter="status = 'active'", publication_column_list="id, name",
     server_heartbeat_enabled=False, server_heartbeat_interval=7.0,
 )  # fmt: skip
@@ -177,7 +177,7 @@ def as_environment(tmp_path) -> SourceConfig:
 
 
 def as_yaml(tmp_path) -> SourceConfig:
-    (tmp_path / "source.yaml").write_text(yaml.safe_dump({**DOCUMENT, "port": 5433, "include.before.image": False}))
+    (tmp_path / "source.yaml").write_text(yaml.safe_dump({**DOCUMENT, "port": 5433, "include.before.image": True}))
     return SourceConfig.from_yaml(tmp_path / "source.yaml")
 
 
@@ -309,3 +309,8 @@ def test_nothing_that_holds_a_password_prints_it():
     shown = f"{config!r} {config} {source!r} {source} {vars(PostgresSource(config))!r}"
     assert SECRET in config.dsn
     assert SECRET not in shown
+
+
+def test_keys_alone_are_not_available():
+    with pytest.raises(NotYet, match="include_before_image"):
+        SourceConfig(**GOOD, include_before_image=False)
