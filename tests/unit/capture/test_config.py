@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 from penstock.capture import Checkpoint, PostgresSource, SourceConfig
 from penstock.capture.connection import connect
 from penstock.catalog.sources import Source
-from penstock.errors import ConfigError, PenstockError
+from penstock.errors import ConfigError, NotYet, PenstockError
 from penstock.lsn import Lsn
 
 GOOD = {"database": "shop", "table_name": "orders", "slot_name": "s"}
