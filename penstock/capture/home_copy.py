@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -41,7 +41,7 @@ from penstock.catalog.copies import Copy, Range
 from penstock.catalog.lease import Lease
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog, Commit
-from penstock.errors import SchemaChanged
+from penstock.errors import NotYet, SchemaChanged
 from penstock.failpoint import FailpointReached, hit
 from penstock.lsn import Lsn
 from penstock.relation import segment
@@ -149,6 +149,7 @@ class HomeCopies:
                 if copy.schema is not None and self._may_go_on(copy, found[copy.name], sizes[copy.name].storage)
             }
             anew = {name: table for name, table in found.items() if name not in kept}
+            check_can_join(config, anew)
             tables = kept | choose_forms(connection, anew, config.column_forms)
             prepared = copy_again(connection, config, tables)
         with ExitStack() as failed:
@@ -359,3 +360,12 @@ def _check_storage(prepared: PreparedCopy, before: Mapping[str, TableSize]) -> N
             raise SchemaChanged(
                 f"{name} was rewritten or truncated while its copy was prepared", hint="Call this again."
             )
+
+
+def check_can_join(config: SourceConfig, tables: Collection[str]) -> None:
+    """To join, the stream begins again at the copy's LSN: what was prepared before it and is open would be lost."""
+    if tables and config.two_phase:
+        raise NotYet(
+            f"copying {', '.join(sorted(tables))} into a source with two_phase",
+            hint="Remove the source and add it again with all its tables.",
+        )

@@ -17,6 +17,7 @@ from penstock.capture.config import SourceConfig
 from penstock.capture.connection import Connection, connect
 from penstock.capture.discover import SourceTable, discover
 from penstock.capture.forms import choose_forms
+from penstock.capture.home_copy import check_can_join
 from penstock.capture.publication import read_publication, shrink_publication
 from penstock.capture.relations import differs
 from penstock.capture.selection import Selection, for_tables, select
@@ -53,6 +54,7 @@ def compare(catalog: Catalog, source: Source, tables: Sequence[str]) -> Membersh
         known |= {one.name for one in copies.pending(catalog, source.id)}
         added = {name: table for name, table in found.items() if name not in known}
         check_readable(connection, added)
+        check_can_join(config, added)
     left_out = sorted(known - set(found)) if tuple(tables) != source.tables else []
     for name in left_out:
         relation = _relation(catalog, source, name)
@@ -92,6 +94,7 @@ def copy_again(catalog: Catalog, lease: Lease, source: Source, table: str) -> No
     with connect(source.dsn) as connection:
         found = _selected(connection, _config(source, [name]), [name])
         check_readable(connection, found)
+        check_can_join(_config(source, [name]), found)
         if relation is not None:
             forms = choose_forms(connection, found, _config(source, [name]).column_forms)
             _check_views(catalog, relation, forms[name])

@@ -19,7 +19,7 @@ import penstock
 from penstock import failpoint
 from penstock.capture.source_at import SourceAt
 from penstock.catalog import copies, relations, sources
-from penstock.errors import ConfigError, NotFound, SourceError
+from penstock.errors import ConfigError, NotFound, NotYet, SourceError
 from penstock.failpoint import FailpointReached
 from penstock.lake.settling import settle_source
 
@@ -291,4 +291,19 @@ def test_a_table_of_another_shape_is_copied_again_unless_a_stream_table_reads_it
     ps.drop_stream_table("lengths")
     ps.resync("shop", "t")
     db.execute("UPDATE t SET extra = 2 WHERE id < 4")
+    assert_equal(ps, source_db, "t")
+
+
+def test_nothing_joins_a_stream_that_may_have_open_prepared_transactions(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str
+) -> None:
+    if db.info.server_version < 150000:
+        pytest.skip("two_phase came with 15")
+    db.execute("CREATE TABLE later (id int PRIMARY KEY)")
+    ps.add_source("shop", source_db, tables=["t"], two_phase=True)
+    with pytest.raises(NotYet, match="two_phase"):
+        ps.add_source("shop", source_db, tables=["t", "later"], two_phase=True)
+    with pytest.raises(NotYet, match="two_phase"):
+        ps.resync("shop", "t")
+    db.execute("UPDATE t SET v = 'on it goes' WHERE id < 9")
     assert_equal(ps, source_db, "t")
