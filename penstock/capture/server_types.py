@@ -17,7 +17,7 @@ WITH RECURSIVE reached AS (
 )
 SELECT t.oid::int8, t.typtype::text, t.typbasetype::int8, t.typtypmod, format_type(t.typbasetype, t.typtypmod),
        t.typelem::int8, t.typdelim::text, t.typsend::text
-FROM pg_type t JOIN reached USING (oid)
+FROM pg_type t JOIN reached r ON r.oid = t.oid
 """
 ARRAY_SEND = "array_send"
 

@@ -41,7 +41,7 @@ from penstock.capture.stream import PluginOptions, WalStream
 from penstock.capture.target import Target
 from penstock.capture.vitals import Vitals
 from penstock.capture.watermarks import Watermarks
-from penstock.errors import ConfigError, NoSlotLeft, PenstockError, SourceError
+from penstock.errors import ConfigError, NoSlotLeft, PenstockError, SourceError, SourceUnreachable
 from penstock.lsn import Lsn
 from penstock.relation.schema import Schema
 
@@ -450,6 +450,9 @@ class PostgresSource:
         except SourceError as error:
             self._lose(error)
             return False
+        except BaseException as error:  # Ctrl-C too: what was half taken in must come again
+            self._failure = error if isinstance(error, PenstockError) else _interrupted(error)
+            raise
         return chunk is not None
 
     def _is_away(self) -> bool:
@@ -536,3 +539,10 @@ class PostgresSource:
     def _raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
+
+
+def _interrupted(error: BaseException) -> SourceUnreachable:
+    return SourceUnreachable(
+        f"reading was interrupted ({type(error).__name__})",
+        hint="Open the source again from its checkpoint; nothing was skipped.",
+    )

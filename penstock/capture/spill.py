@@ -18,7 +18,8 @@ import pyarrow as pa
 from penstock import failpoint
 from penstock.capture.fields import Ints
 from penstock.capture.rows import Rows
-from penstock.errors import SourceError
+from penstock.errors import SourceError, StorageFull
+from penstock.relation.storage import is_full
 
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -57,7 +58,8 @@ class Spill:
                 places = [_write(out, rows, file) for rows in groups]
         except OSError as error:
             file.path.unlink(missing_ok=True)
-            raise SourceError(
+            kind = StorageFull if is_full(error) else SourceError
+            raise kind(
                 f"a large transaction could not be put into {file.path}: {error.strerror or error}",
                 hint="Make room there, name another folder with spill_directory, or allow more memory with "
                 "max_transaction_memory_bytes; then open the source again. Nothing was lost.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -92,7 +93,8 @@ class SegmentFile:
 
     def finish(self, position: int) -> list[Segment]:
         """Make it durable, all its rows being of one position; one without rows does not stay."""
-        self._writer.close()
+        with writing(self._path):
+            self._writer.close()
         if not self.rows:
             self._path.unlink()
             return []
@@ -101,7 +103,8 @@ class SegmentFile:
         return [Segment(self._home.relative(self._path), self.rows, size, position, position)]
 
     def abandon(self) -> None:
-        self._writer.close()
+        with suppress(OSError):  # the footer of a file that goes anyway may not fit either
+            self._writer.close()
         self._path.unlink(missing_ok=True)
 
 

@@ -12,13 +12,17 @@ from penstock.errors import StorageFull
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+def is_full(error: OSError) -> bool:
+    return error.errno in _NO_ROOM
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Around everything that writes `path`; a half-written file is removed, so that it does not keep the disk full."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _NO_ROOM:
+        if not is_full(error):
             raise
         path.unlink(missing_ok=True)
         raise StorageFull(

@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from faults.consumer import Consumer, write
 from servers import server_version
 
 import penstock
@@ -64,6 +65,30 @@ def test_no_room_for_the_changes(ps: penstock.Session, source: psycopg.Connectio
     source.execute(f"INSERT INTO t {NOISE} FROM generate_series(3001, 3100) g; DELETE FROM t WHERE id % 3 = 0")
     ps.catch_up()
     assert rows(ps) == table(source)
+
+
+@pytest.mark.since(14, "streamed transactions")
+def test_no_room_for_what_is_spilled(db: psycopg.Connection[Any], source_db: str, tmp_path: Path) -> None:
+    consumer = Consumer(
+        f"{source_db} options='-c logical_decoding_work_mem=64kB'",
+        f"spilled_{db.info.dbname}",
+        direct=source_db,
+        streaming="on",
+        max_transaction_memory_bytes=10_000,
+        spill_directory=str(tmp_path),
+    )
+    consumer.catch_up()
+    with largest_file(1000):
+        write(db, 1, rows=5000)
+        while not consumer.errors:
+            consumer.step()
+    assert isinstance(consumer.errors[0], StorageFull)
+    assert "spill_directory" in str(consumer.errors[0].hint)
+    write(db, 2, rows=5000)
+    consumer.catch_up()
+    consumer.assert_exact(db)
+    consumer.close()
+    assert not list(tmp_path.rglob("*.arrow"))
 
 
 def test_no_room_for_the_copy(ps: penstock.Session, source: psycopg.Connection[Any], source_db: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,16 +13,17 @@ from typing import Any
 
 import psycopg
 import pytest
+from servers import server_version
 
 import penstock
 from penstock.catalog import relations
 from penstock.lsn import Lsn
 
 CHILD = """
-import sys, penstock
-home, catalog, source = sys.argv[1:]
+import json, sys, penstock
+home, catalog, source, options = sys.argv[1:]
 with penstock.connect(home=home, catalog=catalog) as ps:
-    ps.add_source("shop", source, tables=["public.*"])
+    ps.add_source("shop", source, tables=["public.*"], **json.loads(options))
     while True:
         ps.catch_up()
         print("caught up", flush=True)
@@ -45,17 +47,27 @@ STEPS = [
     "ingest.before_commit*2",
     "ingest.after_commit*2",
     "capture.before_acknowledge*2",
+    pytest.param("capture.spilled*2", marks=pytest.mark.since(14, "streamed transactions")),
+    pytest.param("capture.pull_range", marks=pytest.mark.since(14, "the pull reader")),
     "settle.files_written",
     "settle.before_commit",
     "settle.after_commit",
 ]
+ALWAYS = {"assume_no_truncate": True} if server_version() < 11 else {}
+# What must be set for some to be reached.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "capture.spilled*2": {"max_transaction_memory_bytes": 1, "streaming": "on", "reader": "stream"},
+    "capture.pull_range": {"reader": "pull"},
+}
+# A server that streams what it would else keep until the commit.
+SMALL = "options='-c logical_decoding_work_mem=64kB'" if server_version() >= 13 else ""
 
 
 class Child:
-    def __init__(self, home: Path, catalog: str, source: str, failpoint: str) -> None:
+    def __init__(self, home: Path, catalog: str, source: str, failpoint: str, options: dict[str, Any]) -> None:
         environment = {**os.environ, "PENSTOCK_FAILPOINTS": f"{failpoint}=kill"}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(home), catalog, source],
+            [sys.executable, "-c", CHILD, str(home), catalog, source, json.dumps(options)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
         )  # fmt: skip
 
@@ -77,7 +89,8 @@ def test_nothing_is_lost_or_twice(failpoint: str, tmp_path: Path, catalog_db: st
         connection.execute("ALTER TABLE b REPLICA IDENTITY FULL")
         connection.execute("INSERT INTO a SELECT i, i FROM generate_series(1, 500) i")
         connection.execute("INSERT INTO b SELECT i % 50, 'x' FROM generate_series(1, 300) i")
-        child = Child(tmp_path / "home", catalog_db, source_db, failpoint)
+        dsn, options = f"{source_db} {SMALL}", {**OPTIONS.get(failpoint, {}), **ALWAYS}
+        child = Child(tmp_path / "home", catalog_db, dsn, failpoint, options)
         step = 0
         while child.caught_up():
             assert step < 5, "the failpoint was never reached"
@@ -88,7 +101,7 @@ def test_nothing_is_lost_or_twice(failpoint: str, tmp_path: Path, catalog_db: st
 
         _change(connection, 10)
         with penstock.connect(home=tmp_path / "home", catalog=catalog_db) as ps:
-            ps.add_source("shop", source_db, tables=["public.*"])
+            ps.add_source("shop", dsn, tables=["public.*"], **options)
             frontier = ps.catch_up()
             for table in ("a", "b"):
                 assert _rows(ps, table, frontier["shop"]) == _expected(connection, table)
@@ -100,6 +113,7 @@ def test_nothing_is_lost_or_twice(failpoint: str, tmp_path: Path, catalog_db: st
 def _change(connection: psycopg.Connection[Any], step: int) -> None:
     with connection.transaction():
         connection.execute("INSERT INTO a VALUES (%s, 0)", (1000 + step,))
+        connection.execute("INSERT INTO a SELECT %s * 10000 + g, 1 FROM generate_series(1, 1500) g", (step + 1,))
         connection.execute("UPDATE a SET v = v + 1 WHERE id %% 7 = %s", (step % 7,))
         connection.execute("DELETE FROM a WHERE id = %s", (step + 1,))
         connection.execute("INSERT INTO b VALUES (%s, 'new'), (%s, 'new')", (step, step))
