@@ -48,7 +48,6 @@ STEPS = [
     "ingest.after_commit*2",
     "capture.before_acknowledge*2",
     pytest.param("capture.spilled*2", marks=pytest.mark.since(14, "streamed transactions")),
-    pytest.param("capture.pull_range", marks=pytest.mark.since(14, "the pull reader")),
     "settle.files_written",
     "settle.before_commit",
     "settle.after_commit",
@@ -57,7 +56,6 @@ ALWAYS = {"assume_no_truncate": True} if server_version() < 11 else {}
 # What must be set for some to be reached.
 OPTIONS: dict[str, dict[str, Any]] = {
     "capture.spilled*2": {"max_transaction_memory_bytes": 1, "streaming": "on", "reader": "stream"},
-    "capture.pull_range": {"reader": "pull"},
 }
 # A server that streams what it would else keep until the commit.
 SMALL = "options='-c logical_decoding_work_mem=64kB'" if server_version() >= 13 else ""
