@@ -48,6 +48,8 @@ from penstock.capture.slot import (
     wait_until_free,
 )
 from penstock.capture.snapshot import SnapshotReader
+from penstock.capture.table_look import TableLook
+from penstock.capture.toast import check_full
 from penstock.errors import NotFound, PenstockError, PublicationLost, SchemaChanged
 from penstock.lsn import Lsn
 from penstock.relation.schema import Schema
@@ -100,6 +102,8 @@ def attach_new(connection: Connection, config: SourceConfig, expected: Mapping[s
         selection=Selection.of(config),
     )
     check_expected(found, expected)
+    if config.toast_handling == "require-full":
+        check_full(connection, found.values())
     tables = choose_forms(connection, found, config.column_forms, look=config.snapshot_mode != "never")
     undo = ExitStack()
     try:
@@ -137,7 +141,12 @@ def attach_restored(
     tables = discover(connection, config.tables, config.partitions)
     tables = select(connection, tables, Selection.of(config), config.publication_name)
     check_readable(connection, tables)
-    check_expected(tables, expected)
+    if config.on_schema_change == "follow" and config.snapshot_mode != "always":
+        tables = _as_known(connection, tables, expected or {})
+    else:
+        check_expected(tables, expected)
+    if config.toast_handling == "require-full":
+        check_full(connection, tables.values())
     publication = read_publication(connection, config.publication_name)
     if publication is None:
         raise PublicationLost(
@@ -167,12 +176,34 @@ def remove(dsn: str, slot: str, publication: str) -> None:
 
 def check_expected(tables: Mapping[str, SourceTable], expected: Mapping[str, Schema] | None) -> None:
     """The shapes a caller captured before must still be the tables' shapes."""
+    _check_asked(tables, expected or {})
     for name, schema in (expected or {}).items():
-        if name not in tables:
-            raise NotFound(f"{name} was captured but is not asked for now", hint="Ask for the same tables as before.")
         difference = differs(schema, tables[name].schema)
         if difference:
             raise schema_changed(name, difference)
+
+
+def _check_asked(tables: Mapping[str, SourceTable], expected: Mapping[str, Schema]) -> None:
+    for name in expected:
+        if name not in tables:
+            raise NotFound(f"{name} was captured but is not asked for now", hint="Ask for the same tables as before.")
+
+
+def _as_known(
+    connection: Connection, tables: dict[str, SourceTable], expected: Mapping[str, Schema]
+) -> dict[str, SourceTable]:
+    """A table that changed since is taken up in the shape it had: the WAL tells where it got the new one."""
+    _check_asked(tables, expected)
+    known = dict(tables)
+    for name, schema in expected.items():
+        if differs(schema, tables[name].schema) is None:
+            continue
+        types = TableLook(lambda: connection).types([(column.pg.oid, column.pg.typmod) for column in schema.columns])
+        if None in types:
+            raise schema_changed(name, "a column's type does not exist any more")
+        sends = tuple(found[1] for found in types if found is not None)
+        known[name] = replace(tables[name], schema=schema, sends=sends, filenode=0, attributes=0)
+    return known
 
 
 def _as_captured(
@@ -190,6 +221,8 @@ def _as_captured(
 
 def held_as(expected: Schema, found: Schema) -> Schema:
     """The shape that is there, its columns held as they were recorded."""
+    if found is expected:
+        return found
     pairs = zip(found.columns, expected.columns, strict=True)
     return replace(found, columns=tuple(replace(new, nullable=old.nullable, spark=old.spark) for new, old in pairs))
 

@@ -75,6 +75,7 @@ class WalDecoder:
         for left in (frames.IN_TXN, frames.REPLY_ASKED, frames.KEEPALIVE_END):
             self._state[left] = 0
         self._state[frames.PASSED] = passed
+        self._relations.restart()
 
     def decode(self, chunk: Chunk) -> Decoded:
         decoded = Decoded()

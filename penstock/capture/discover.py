@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from penstock.capture.config import Partitions, with_schema
 from penstock.capture.connection import Connection, connect, translated
+from penstock.capture.evolution import SchemaChange
 from penstock.capture.foreign_keys import foreign_keys
 from penstock.capture.partitions import VIA_ROOT, check_roots, leaves_of, of_schema
 from penstock.capture.server_types import ServerTypes
@@ -31,7 +32,8 @@ _RESERVED = frozenset(field.name for field in RAW_FIELDS)
 _RELATIONS = """
 SELECT n.nspname, c.relname, c.oid::int8, c.relkind::text, c.relpersistence::text, c.relreplident::text,
        COALESCE(c.relfilenode::int8, 0),
-       COALESCE((SELECT i.inhparent::int8 FROM pg_inherits i WHERE i.inhrelid = c.oid AND c.relispartition LIMIT 1), 0)
+       COALESCE((SELECT i.inhparent::int8 FROM pg_inherits i WHERE i.inhrelid = c.oid AND c.relispartition LIMIT 1), 0),
+       c.relnatts::int8
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
 ORDER BY 1, 2
@@ -69,9 +71,12 @@ class SourceTable:
     schema: Schema
     sends: tuple[str, ...]
     generated: bool = False  # has a stored generated column
+    attributes: int = 0  # columns it ever had
     filenode: int = 0  # changes when the table is rewritten or truncated
     partitioned: bool = False  # its rows are in its partitions
     row_filter: str | None = None  # the condition of its publication, in PostgreSQL's own words
+    version: int = 1  # counts the shapes since the source was opened
+    changes: tuple[SchemaChange, ...] = ()  # what became of the version before
     listed: bool = False  # its publication names columns, and `schema` has only those
 
     @property
@@ -93,6 +98,7 @@ class _Entry:
     identity: ReplicaIdentity
     filenode: int
     parent: int  # what it is a partition of
+    attributes: int
 
     @property
     def name(self) -> str:
@@ -104,9 +110,17 @@ class _Entry:
 
 
 def _entry(
-    schema: str, table: str, oid: int, kind: str, persistence: str, identity: str, node: int, parent: int
+    schema: str,
+    table: str,
+    oid: int,
+    kind: str,
+    persistence: str,
+    identity: str,
+    node: int,
+    parent: int,
+    attributes: int,
 ) -> _Entry:
-    return _Entry(schema, table, oid, kind, persistence, ReplicaIdentity(identity), node, parent)
+    return _Entry(schema, table, oid, kind, persistence, ReplicaIdentity(identity), node, parent, attributes)
 
 
 def inspect(dsn: str, tables: Sequence[str], *, schema_name: str = "public") -> dict[str, Schema]:
@@ -134,9 +148,7 @@ def discover(connection: Connection, names: Sequence[str], partitions: Partition
         _check_columns(name, rows, published_generated)
         key = _key(entry, keys.get(entry.oid, []))
         schema = Schema(
-            columns=tuple(
-                _in_key(column) if column.name in key else column for column in (_column(types, *row) for row in rows)
-            ),
+            columns=tuple(in_key(_column(types, *row), key) for row in rows),
             key=key,
             identity=entry.identity,
             foreign_keys=parents.get(name, ()),
@@ -148,6 +160,7 @@ def discover(connection: Connection, names: Sequence[str], partitions: Partition
             schema,
             sends=tuple(types.send(column.pg) for column in schema.columns),
             generated=any(row[6] for row in rows),
+            attributes=entry.attributes,
             filenode=_storage(entries, entry),
             partitioned=entry.kind == "p",
         )
@@ -160,9 +173,9 @@ def _column(
     return Column.of(name, types.type(oid, typmod, typed), attnum=number, nullable=not strict)
 
 
-def _in_key(column: Column) -> Column:
+def in_key(column: Column, key: Sequence[str]) -> Column:
     """Rows are found by their key: a list or a struct in it takes its text form."""
-    return column.with_form(pa.string()) if pa.types.is_nested(column.arrow) else column
+    return column.with_form(pa.string()) if column.name in key and pa.types.is_nested(column.arrow) else column
 
 
 def _storage(entries: list[_Entry], entry: _Entry) -> int:

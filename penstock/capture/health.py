@@ -47,6 +47,10 @@ class Metrics:
     heartbeats_sent: int = 0  # standby status messages
     server_heartbeats_sent: int = 0  # logical messages written so that the slot moves
     schema_changes: int = 0
+    consolidated_rows_in: int = 0  # rows before consolidation, and what it left of them
+    consolidated_rows_out: int = 0
+    toast_values_filled: int = 0  # values the WAL did not carry: found after all, or left marked as absent
+    toast_values_missed: int = 0
     decode_errors: int = 0
     errors: int = 0
     reconnects: int = 0
@@ -61,6 +65,11 @@ class Metrics:
     def replication_lag_bytes(self) -> int:
         """What the server had written, when it last told, beyond what is acknowledged."""
         return max(0, self.server_lsn - self.confirmed_lsn)
+
+    @property
+    def consolidation_ratio(self) -> float:
+        """Rows that came per row that was delivered."""
+        return self.consolidated_rows_in / self.consolidated_rows_out if self.consolidated_rows_out else 1.0
 
     def as_mapping(self) -> dict[str, int]:
         """All of them as plain numbers, for whatever monitor."""

@@ -35,6 +35,8 @@ from penstock.zset import is_settled
 # Rows are written when this many wait, or when everything asked for has arrived.
 _FLUSH_ROWS = 250_000
 _PAUSE = 1.0  # seconds between commits while tables are copied
+# The changelog fills in what the WAL left out, exactly; its readers have one shape per table.
+_OWN = {"toast_handling": "settle", "on_schema_change": "stop"}
 _PATIENCE = 300.0  # a server may decode one long transaction for minutes before it sends anything
 
 
@@ -118,6 +120,7 @@ class Ingest:
             "spill_directory": str(self._home.path("spill")),
             **source.options,
             "publication_name": source.publication,
+            **_OWN,
         }
         return SourceConfig.from_dsn(source.dsn, tables=tuple(tables), slot_name=source.slot, **options)
 

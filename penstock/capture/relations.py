@@ -1,22 +1,55 @@
-"""The shape the WAL announces must be the shape that was captured: anything else is `SchemaChanged`, never a guess."""
+"""The shapes the WAL announces, each from its own place in the stream on.
+
+With `follow`, a shape that older rows can be brought into goes on as the table's next version; what would leave older
+rows unknown is `SchemaChanged`. With `stop`, every difference is. Nothing is guessed. A shape announced inside a
+transaction that is still open holds for its rows alone until it commits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
 
-from penstock.capture.discover import SourceTable
-from penstock.capture.messages import LogicalMessage, Relation
+from penstock.capture.config import SchemaChanges
+from penstock.capture.discover import SourceTable, in_key
+from penstock.capture.evolution import CatalogTable, Evolved, Known, SchemaChange, evolve
+from penstock.capture.messages import LogicalMessage, Relation, RelationColumn
 from penstock.errors import SchemaChanged
-from penstock.relation.schema import ReplicaIdentity, Schema
+from penstock.relation.schema import Column, ReplicaIdentity, Schema
+from penstock.relation.types import PgType
+
+
+class Look(Protocol):
+    """The source's catalog as it is now."""
+
+    def table(self, oid: int) -> CatalogTable | None: ...
+
+    def types(self, wanted: Sequence[tuple[int, int]]) -> list[tuple[PgType, str] | None]: ...
 
 
 class Relations:
-    """The tables rows may belong to, by OID; tables of the publication that were not asked for are passed over."""
+    """The tables rows may belong to, by OID; tables of the publication that were not asked for are passed over.
 
-    def __init__(self, tables: Mapping[str, SourceTable]) -> None:
+    `remembered` are the tables whose shape the caller vouches for; of the others the first announcement tells it.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[str, SourceTable],
+        look: Look | None = None,
+        policy: SchemaChanges = "stop",
+        remembered: bool = True,
+    ) -> None:
         self._by_name = dict(tables)
         self._by_oid = {table.oid: table for table in tables.values()}
+        self._open: dict[int, dict[int, SourceTable]] = {}
+        self._passed: dict[int, list[SourceTable]] = {}  # earlier shapes
+        self._known = {table.oid: Known(table.filenode, table.attributes) for table in tables.values()}
         self._announced: set[int] = set()
+        self._look = look
+        self._policy = policy
+        self._remembered = remembered
 
     @property
     def announced_any(self) -> bool:
@@ -24,11 +57,9 @@ class Relations:
 
     def announce(self, relation: Relation, top: int = 0) -> None:
         """A shape for the rows that follow; with `top`, for those of that open transaction until it ends."""
-        table = self._by_oid.get(relation.oid) or self._by_name.get(relation.name)
+        table = self.table(relation.oid, top) or self._by_name.get(relation.name)
         if table is not None:
-            difference = differs_from_wal(table, relation)
-            if difference:
-                raise schema_changed(table.name, difference)
+            self._keep(self._next(table, relation), relation.oid, top)
         self._announced.add(relation.oid)
 
     def known(self, oid: int) -> bool:
@@ -36,16 +67,148 @@ class Relations:
         return oid in self._announced
 
     def table(self, oid: int, top: int = 0) -> SourceTable | None:
-        return self._by_oid.get(oid)
+        return self._open.get(top, {}).get(oid) or self._by_oid.get(oid)
 
     def commit(self, top: int) -> None:
         """What the open transaction announced holds for all from now on."""
+        for oid, table in self._open.pop(top, {}).items():
+            self._keep(table, oid, 0)
 
     def abort(self, top: int) -> None:
         """What the open transaction announced never was."""
+        self._open.pop(top, None)
+
+    def restart(self) -> None:
+        """Another reader goes on a little before here: what it announces first may be a shape that was passed."""
+        self._open.clear()
+        self._announced.clear()
 
     def message(self, message: LogicalMessage) -> None:
         """A logical message; none means anything yet."""
+
+    def _keep(self, table: SourceTable, oid: int, top: int) -> None:
+        if top:
+            self._open.setdefault(top, {})[oid] = table
+        else:
+            before = self._by_oid.get(oid)
+            if before is not None and before is not table:
+                self._passed.setdefault(oid, []).append(before)
+            self._by_oid[oid] = table
+
+    def _next(self, table: SourceTable, relation: Relation) -> SourceTable:
+        """The table as announced: the same object if nothing is different."""
+        difference = differs_from_wal(table, relation)
+        if self._policy == "stop" or self._look is None:
+            if difference:
+                raise schema_changed(table.name, difference)
+            return table
+        first = relation.oid not in self._announced
+        passed = [one for one in self._passed.get(relation.oid, ()) if first and not differs_from_wal(one, relation)]
+        if difference and passed:
+            return passed[-1]
+        if not difference:
+            return self._looked_at(table, relation) if not first else table
+        adopted = first and not self._remembered
+        catalog = self._look.table(relation.oid)
+        evolved = evolve(table.name, table.oid, table.schema, self._known[table.oid], relation, catalog)
+        if not evolved.lossless and (not adopted or relation.oid != table.oid):
+            raise schema_changed(table.name, "; ".join(change.detail for change in evolved.changes))
+        self._known[table.oid] = _known(catalog, relation, self._known[table.oid])
+        return replace(
+            self._shaped(table, relation, evolved),
+            version=table.version + (not adopted),
+            changes=() if adopted else evolved.changes,
+        )
+
+    def _looked_at(self, table: SourceTable, relation: Relation) -> SourceTable:
+        """Announced again with the same shape: perhaps rewritten, or a column may be NULL now, or is another one."""
+        assert self._look is not None
+        catalog = self._look.table(relation.oid)
+        if catalog is None or not catalog.shows(relation):
+            return table
+        now = {column.name: column for column in catalog.live}
+        replaced = [c.name for c in table.schema.columns if c.attnum and now[c.name].attnum != c.attnum]
+        if replaced:
+            raise schema_changed(table.name, f"column {', '.join(replaced)} was dropped and made again")
+        self._known[table.oid] = _known(
+            catalog, relation, self._known[table.oid]
+        )  # vacuumed or truncated meanwhile, perhaps
+        loosened = tuple(c.name for c in table.schema.columns if now[c.name].nullable and not c.nullable)
+        if not loosened:
+            return table
+        columns = tuple(replace(c, nullable=c.nullable or c.name in loosened) for c in table.schema.columns)
+        change = SchemaChange(table.name, "column_loosened", loosened, may_be_null(*loosened), lossless=True)
+        return replace(
+            table,
+            schema=replace(table.schema, columns=columns),
+            version=table.version + 1,
+            changes=(change,),
+        )
+
+    def _shaped(self, table: SourceTable, relation: Relation, evolved: Evolved) -> SourceTable:
+        types = self._types(table, relation, evolved)
+        key = _key(table.schema, relation, evolved)
+        columns = tuple(
+            in_key(self._column(table, column, evolved, pg), key)
+            for column, (pg, _) in zip(relation.columns, types, strict=True)
+        )
+        schema = Schema(columns, key, ReplicaIdentity(relation.identity))
+        if schema.names == table.schema.names:
+            schema = replace(schema, foreign_keys=table.schema.foreign_keys)
+        return replace(
+            table,
+            schema_name=relation.schema,
+            table_name=relation.table,
+            schema=schema,
+            sends=tuple(send for _, send in types),
+        )
+
+    def _types(self, table: SourceTable, relation: Relation, evolved: Evolved) -> list[tuple[PgType, str]]:
+        """Those of columns that stayed are known; the others' may be gone from the catalog already."""
+        assert self._look is not None
+        known = {column.name: (column.pg, send) for column, send in zip(table.schema.columns, table.sends, strict=True)}
+        asked = self._look.types([(column.type_oid, column.typmod) for column in relation.columns])
+        found = []
+        for column, answer in zip(relation.columns, asked, strict=True):
+            before = known.get(evolved.origins.get(column.name) or "")
+            same = before is not None and (before[0].oid, before[0].typmod) == (column.type_oid, column.typmod)
+            typed = before if same else answer
+            if typed is None:
+                raise schema_changed(table.name, f"column {column.name} has a type that does not exist any more")
+            found.append(typed)
+        return found
+
+    def _column(self, table: SourceTable, column: RelationColumn, evolved: Evolved, pg: PgType) -> Column:
+        """A new column may be NULL: that it is not, the catalog may say too early."""
+        origin = evolved.origins.get(column.name)
+        before = table.schema.column(origin) if origin else None
+        number = evolved.attnums.get(column.name, 0)
+        if before is not None and before.pg == pg:
+            return replace(before, name=column.name, attnum=number)
+        return Column.of(column.name, pg, attnum=number, nullable=before.nullable if before else True)
+
+
+def _known(catalog: CatalogTable | None, relation: Relation, before: Known) -> Known:
+    """What the catalog says of the announced shape; if it has more columns by now, only that nothing was rewritten."""
+    if catalog is None or not catalog.shows(relation):
+        return Known()
+    if len(catalog.live) == len(relation.columns):
+        return Known(catalog.filenode, catalog.attributes)
+    if catalog.filenode != before.filenode:
+        return Known()
+    announced = {column.name for column in relation.columns}
+    last = max(column.attnum for column in catalog.live if column.name in announced)
+    return Known(before.filenode, max(before.attributes, last))
+
+
+def _key(schema: Schema, relation: Relation, evolved: Evolved) -> tuple[str, ...]:
+    """With FULL every column is marked: the known key goes on while all of its columns are there."""
+    names = {origin: name for name, origin in evolved.origins.items() if origin}
+    before = tuple(names[name] for name in schema.key if name in names)
+    keyed = tuple(column.name for column in relation.columns if column.is_key)
+    if relation.identity == ReplicaIdentity.FULL.value:
+        return before if len(before) == len(schema.key) else ()
+    return before if set(before) == set(keyed) else keyed
 
 
 def schema_changed(name: str, difference: str) -> SchemaChanged:

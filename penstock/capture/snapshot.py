@@ -122,7 +122,9 @@ class SnapshotReader:
         self._at = stop
         if stop == total:
             self._part = None
-        return Batch({part.table.name: stamped(part.table, rows, stamp)}, complete=False, cut=Lsn(0), snapshot=True)
+        table = part.table
+        tables, shapes = {table.name: stamped(table, rows, stamp)}, {table.name: table}
+        return Batch(tables, complete=False, cut=Lsn(0), snapshot=True, shapes=shapes)
 
     def _job(self, table: SourceTable, one: CopyRange) -> Job:
         def run(connection: Connection, stopped: Callable[[], bool]) -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from penstock import failpoint
 from penstock.capture.attach import Attached, attach_finished, attach_new, attach_restored
@@ -28,16 +28,20 @@ from penstock.capture.config import SourceConfig
 from penstock.capture.connection import Connection, connect, translated
 from penstock.capture.continuity import check_unmoved, last_mark
 from penstock.capture.decode import WalDecoder
+from penstock.capture.discover import SourceTable
+from penstock.capture.evolution import SchemaVersion
 from penstock.capture.feed import Feed
 from penstock.capture.health import Health, Metrics, Phase, assess
 from penstock.capture.pull import OLDEST as PULL_OLDEST
 from penstock.capture.pull import PullReader, server_is_ahead
 from penstock.capture.reconnect import Reconnecting, Returned, explained, may_retry, reattach
+from penstock.capture.refine import Refiner, toast_for
 from penstock.capture.relations import Relations
 from penstock.capture.slot import read_slot
 from penstock.capture.snapshot import CopyProgress
 from penstock.capture.spill import Spill
 from penstock.capture.stream import PluginOptions, WalStream
+from penstock.capture.table_look import TableLook
 from penstock.capture.target import Target
 from penstock.capture.vitals import Vitals
 from penstock.capture.watermarks import Watermarks
@@ -79,11 +83,19 @@ class PostgresSource:
         self._failure: PenstockError | None = None
         self._target: Target | None = None
         self._away: Reconnecting | None = None
+        self._shapes: dict[str, SourceTable] = {}
+        self._versions: list[SchemaVersion] = []
 
     @property
     def tables(self) -> dict[str, Schema]:
-        """The captured tables by name, as they were found at open()."""
-        return {name: table.schema for name, table in self._opened().tables.items()}
+        """The captured tables by name, in the shape of what was delivered last."""
+        self._opened()
+        return {name: table.schema for name, table in self._shapes.items()}
+
+    @property
+    def schema_versions(self) -> tuple[SchemaVersion, ...]:
+        """The shapes that came after the first, each with the commit from which it holds."""
+        return tuple(self._versions)
 
     @property
     def phase(self) -> Phase:
@@ -130,7 +142,9 @@ class PostgresSource:
             self._vitals = Vitals(self._config, self._attached.tables)
             self._spill = Spill(self._spill_folder())
             self._backlog = Backlog(self._attached.start, self._spill, self._config.max_transaction_memory_bytes)
-            self._decoder = WalDecoder(Relations(self._attached.tables), self._attached.start)
+            self._decoder = WalDecoder(self._relations(), self._attached.start)
+            self._refiner = Refiner(self._config.consolidate, toast_for(self._config, self._asking))
+            self._shapes = dict(self._attached.tables)
             self._position = self._attached.start if self._attached.snapshot is None else self._attached.before
             self._mark = self._seen = self._restored.mark if self._restored else Mark(self._attached.start, None)
             if not self._attached.only:
@@ -242,6 +256,7 @@ class PostgresSource:
             current_lsn=self._position,
             confirmed_lsn=self._acknowledged,
             server_lsn=self._known(),
+            **self._refined(),
             heartbeats_sent=self._stream.statuses if self._stream else 0,
             server_heartbeats_sent=self._vitals.heartbeat.sent,
         )
@@ -250,6 +265,15 @@ class PostgresSource:
         """How far each table's time has come, and the source's."""
         self._opened()
         return self._vitals.watermarks()
+
+    def _refined(self) -> dict[str, Any]:
+        saved, toast = self._refiner.consolidation, self._refiner.toast_counts
+        return {
+            "consolidated_rows_in": saved.rows_in,
+            "consolidated_rows_out": saved.rows_out,
+            "toast_values_filled": toast.filled,
+            "toast_values_missed": toast.missed,
+        }
 
     def close(self) -> None:
         """Leave the server; publication and slot stay. Safe to call twice."""
@@ -275,6 +299,27 @@ class PostgresSource:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _relations(self) -> Relations:
+        attached = self._opened()
+        remembered = self._restored is None or self._expected is not None
+        return Relations(attached.tables, TableLook(self._asking), self._config.on_schema_change, remembered=remembered)
+
+    def _asking(self) -> Connection:
+        """The connection for queries, which is another one after a reconnection."""
+        assert self._connection is not None
+        return self._connection
+
+    def _shapes_delivered(self, batch: Batch) -> None:
+        for name, table in batch.shapes.items():
+            before = next((known for known in self._shapes.values() if known.oid == table.oid), None)
+            if before is not None and before is not table:
+                self._shapes.pop(before.name, None)
+            self._shapes[name] = table
+            if before is not None and table.version > before.version and name in batch.tables:
+                lsn = Lsn(batch.tables[name]["_lsn"][0].as_py())
+                self._versions.append(SchemaVersion(name, table.version, lsn, table.changes))
+                self._vitals.reshaped()
 
     def _opened(self) -> Attached:
         if self._attached is None:
@@ -396,6 +441,7 @@ class PostgresSource:
             raise
         if batch is None:
             return None
+        batch = self._refiner.refine(batch)
         failpoint.hit("capture.copy_part")
         if batch.complete:
             self._position = batch.cut
@@ -421,6 +467,8 @@ class PostgresSource:
         """A batch that is ready. Transactions without a row for us only move the position."""
         while (batch := self._backlog.take(limit)) is not None:
             self._seen = last_mark(batch.tables) or self._seen
+            batch = self._refiner.refine(batch)
+            self._shapes_delivered(batch)
             if batch.complete:
                 self._position, self._mark = batch.cut, self._seen
             if batch.rows:
@@ -479,7 +527,7 @@ class PostgresSource:
         return self._feed is not None
 
     def _reattaching(self) -> Callable[[], Returned]:
-        tables = [table.spelled for table in self._opened().tables.values()]
+        tables = [table.spelled for table in self._shapes.values()]
         return partial(reattach, self._config, tables, self.checkpoint(), self._known())
 
     def _lose(self, error: PenstockError) -> None:
@@ -487,7 +535,7 @@ class PostgresSource:
         self._vitals.failed(error)
         self._stop_reading()
         if not self._config.reconnect or not may_retry(error):
-            tables = [table.spelled for table in self._opened().tables.values()]
+            tables = [table.spelled for table in self._shapes.values()]
             self._failure = explained(error, self._config, tables, self.checkpoint())
             raise self._failure
         if self._connection is not None:

@@ -59,6 +59,9 @@ class Vitals:
             schema_changes=self.metrics.schema_changes + isinstance(error, SchemaChanged),
         )
 
+    def reshaped(self) -> None:
+        self.metrics = replace(self.metrics, schema_changes=self.metrics.schema_changes + 1)
+
     def returned(self) -> None:
         self.metrics = replace(self.metrics, reconnects=self.metrics.reconnects + 1)
 

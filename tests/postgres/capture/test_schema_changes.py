@@ -1,4 +1,4 @@
-"""A table whose shape changed stops the source by name, behind everything that still had the old shape."""
+"""With on_schema_change = stop, a table whose shape changed stops the source, behind all that had the old shape."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHANGES = [
 @pytest.mark.parametrize(("change", "said"), CHANGES)
 def test_a_change_of_shape_in_the_stream(db, make_source, drain, change, said):
     db.execute("CREATE TABLE t (id int PRIMARY KEY, b int NOT NULL, n numeric(10,2))")
-    source = make_source("t", snapshot_mode="never")
+    source = make_source("t", snapshot_mode="never", on_schema_change="stop")
     source.open()
     db.execute("INSERT INTO t VALUES (1, 1, 1)")
     db.execute("INSERT INTO t VALUES (2, 2, 2)")
@@ -54,7 +54,7 @@ def test_a_change_of_shape_between_runs(db, make_source, drain, change, said):
     state, schemas = source.checkpoint(), source.tables
     source.close()
     db.execute(change)
-    again = make_source("t", schemas=schemas)
+    again = make_source("t", schemas=schemas, on_schema_change="stop")
     again.restore(state)
     with pytest.raises(SchemaChanged, match=said):
         again.open()
@@ -68,7 +68,7 @@ def test_a_table_that_was_made_again_is_not_continued(db, make_source, drain):
     state, schemas = source.checkpoint(), source.tables
     source.close()
     db.execute("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY)")
-    again = make_source("t", schemas=schemas)
+    again = make_source("t", schemas=schemas, on_schema_change="stop")
     again.restore(state)
     with pytest.raises(SourceError, match=r"does not have public\.t") as refused:
         again.open()
@@ -82,7 +82,7 @@ def test_a_captured_table_must_still_be_asked_for(db, make_source, drain):
     drain(source)
     state, schemas = source.checkpoint(), source.tables
     source.close()
-    again = make_source("a", schemas=schemas)
+    again = make_source("a", schemas=schemas, on_schema_change="stop")
     again.restore(state)
     with pytest.raises(NotFound, match=r"public\.b"):
         again.open()
@@ -93,7 +93,7 @@ def test_a_null_where_none_was_allowed_stops_at_its_transaction(db, make_source,
     """What is absent or gone is not NULL: keys of old rows, unchanged TOAST, TRUNCATE."""
     big = "(SELECT string_agg(md5(n::text), '') FROM generate_series(1, 300) n)"
     db.execute("CREATE TABLE t (id int PRIMARY KEY, big text NOT NULL, x int NOT NULL, y int)")
-    source = make_source("t", snapshot_mode="never")
+    source = make_source("t", snapshot_mode="never", on_schema_change="stop")
     source.open()
     db.execute(f"INSERT INTO t VALUES (1, {big}, 1, 1), (2, {big}, 2, NULL), (3, 'c', 3, 3)")
     db.execute("UPDATE t SET x = 9, y = NULL WHERE id = 1")
@@ -114,7 +114,7 @@ def test_a_null_where_none_was_allowed_stops_at_its_transaction(db, make_source,
 
 def test_a_null_in_an_old_image_counts_too(db, make_source, drain):
     db.execute("CREATE TABLE t (id int, x int NOT NULL); ALTER TABLE t REPLICA IDENTITY FULL")
-    source = make_source("t", snapshot_mode="never")
+    source = make_source("t", snapshot_mode="never", on_schema_change="stop")
     source.open()
     db.execute("ALTER TABLE t ALTER x DROP NOT NULL; INSERT INTO t VALUES (1, NULL)")
     with pytest.raises(SchemaChanged, match="column x may now be NULL"):
@@ -131,7 +131,7 @@ def test_nulls_from_before_set_not_null_are_read(db, make_source, drain):
     db.execute("INSERT INTO t VALUES (1, NULL)")
     db.execute("UPDATE t SET x = 1")
     db.execute("ALTER TABLE t ALTER x SET NOT NULL")
-    again = make_source("t", schemas=schemas)
+    again = make_source("t", schemas=schemas, on_schema_change="stop")
     again.restore(state)
     again.open()
     assert drain(again).state("public.t", "id") == {(1,): {"id": 1, "x": 1}}
@@ -151,7 +151,7 @@ def test_harmless_changes_go_on(db, make_source, drain):
     assert [row["id"] for row in drain(source).rows("public.t")] == [1]
     state = source.checkpoint()
     source.close()
-    again = make_source("t", "p", schemas=schemas)
+    again = make_source("t", "p", schemas=schemas, on_schema_change="stop")
     again.restore(state)
     again.open()
     assert again.tables["public.t"].foreign_keys[0].parent == "public.p"
