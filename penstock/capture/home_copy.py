@@ -32,6 +32,7 @@ from penstock.capture.copy_pool import CopyPool, Job
 from penstock.capture.copy_ranges import CopyRange, TableSize, table_sizes
 from penstock.capture.discover import SourceTable, discover
 from penstock.capture.forms import choose_forms
+from penstock.capture.publication import read_membership
 from penstock.capture.relations import differs
 from penstock.capture.rows import Rows
 from penstock.capture.selection import Selection, for_tables, select
@@ -115,6 +116,7 @@ class HomeCopies:
                 identity.system_identifier, identity.timeline, config.database, config.slot_name, attached.start
             )
             try:
+                storages = _storages(connection, config, attached.copy.sizes if attached.copy else {})
                 with self._catalog.commit(self._lease, None, "copy_begin") as commit:
                     for name, table in attached.tables.items():
                         if attached.copy is None:
@@ -122,7 +124,8 @@ class HomeCopies:
                         else:
                             copies.add(commit, self._source.id, name)
                     if attached.copy is not None:
-                        self._plan(commit, attached.copy, copies.pending(self._catalog, self._source.id), keep=set())
+                        pending = copies.pending(self._catalog, self._source.id)
+                        self._plan(commit, attached.copy, pending, storages, keep=set())
                     sources.move(commit, self._source.id, position.to_json(), attached.start)
             except FailpointReached:
                 if attached.copy is not None:
@@ -143,10 +146,11 @@ class HomeCopies:
             found = discover(connection, [copy.name for copy in pending], config.partitions)
             found = select(connection, found, Selection.of(for_tables(config, found)), config.publication_name)
             sizes = table_sizes(connection, found)
+            storages = _storages(connection, config, sizes)
             kept = {
                 copy.name: replace(found[copy.name], schema=held_as(copy.schema, found[copy.name].schema))
                 for copy in pending
-                if copy.schema is not None and self._may_go_on(copy, found[copy.name], sizes[copy.name].storage)
+                if copy.schema is not None and self._may_go_on(copy, found[copy.name], storages[copy.name])
             }
             anew = {name: table for name, table in found.items() if name not in kept}
             check_can_join(config, anew)
@@ -157,7 +161,7 @@ class HomeCopies:
             _check_storage(prepared, sizes)
             keep = set(kept)
             with self._catalog.commit(self._lease, None, "copy_begin") as commit:
-                self._plan(commit, prepared, pending, keep)
+                self._plan(commit, prepared, pending, storages, keep)
             copies.sweep(self._catalog, self._home, self._source.name)
             failed.pop_all()
         self._joining = {copy.name for copy in pending} - keep
@@ -176,7 +180,14 @@ class HomeCopies:
             return False
         return differs(copy.schema, table.schema) is None and moved_keys.can_be_read_by_key(copy.schema)
 
-    def _plan(self, commit: Commit, prepared: PreparedCopy, pending: Sequence[Copy], keep: set[str]) -> None:
+    def _plan(
+        self,
+        commit: Commit,
+        prepared: PreparedCopy,
+        pending: Sequence[Copy],
+        storages: Mapping[str, str],
+        keep: set[str],
+    ) -> None:
         """Write down the snapshot, and for what is copied from the start the ranges."""
         planned: dict[str, list[Range]] = {copy.name: [] for copy in pending}
         for one in prepared.ranges:
@@ -185,7 +196,7 @@ class HomeCopies:
             if copy.name in keep:
                 copies.go_on(commit, copy.id, prepared.point)
             else:
-                storage, schema = prepared.sizes[copy.name].storage, prepared.tables[copy.name].schema
+                storage, schema = storages[copy.name], prepared.tables[copy.name].schema
                 copies.begin(commit, copy.id, prepared.point, storage, schema, planned[copy.name])
 
     def _start(self, prepared: PreparedCopy) -> None:
@@ -351,6 +362,13 @@ class HomeCopies:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
+
+
+def _storages(connection: Connection, config: SourceConfig, sizes: Mapping[str, TableSize]) -> dict[str, str]:
+    """What must not change while a copy is under way: the table's storage, and that the publication has it."""
+    found = read_membership(connection, config.publication_name, sizes)
+    entries = dict(found.tables) if found else {}
+    return {name: f"{size.storage} in {entries.get(name, 0)}" for name, size in sizes.items()}
 
 
 def _check_storage(prepared: PreparedCopy, before: Mapping[str, TableSize]) -> None:

@@ -141,6 +141,19 @@ def test_a_table_that_was_rewritten_is_copied_from_the_start(
     assert_equal(ps, source_db, "t")
 
 
+def test_a_table_that_left_the_publication_for_a_while_is_copied_from_the_start(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str
+) -> None:
+    interrupt(ps, source_db, after=4)
+    publication = sources.get(ps.catalog, "shop").publication
+    db.execute(f"CREATE TABLE spare (id int PRIMARY KEY); ALTER PUBLICATION {publication} ADD TABLE spare")
+    db.execute(f"ALTER PUBLICATION {publication} DROP TABLE t")
+    db.execute("UPDATE t SET v = 'not published' WHERE id < 700; DELETE FROM t WHERE id > 1300")
+    db.execute(f"ALTER PUBLICATION {publication} ADD TABLE ONLY t")
+    ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+    assert_equal(ps, source_db, "t")
+
+
 def test_a_table_without_a_key_is_copied_from_the_start(
     ps: penstock.Session, db: psycopg.Connection[Any], source_db: str
 ) -> None:
