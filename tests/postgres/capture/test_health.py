@@ -21,6 +21,7 @@ def poll_for(source: PostgresSource, seconds: float) -> None:
         source.poll(timeout=0.1)
 
 
+@pytest.mark.since(11, "TRUNCATE is replicated")
 def test_events_are_counted_by_kind(db, make_source, drain):
     db.execute("CREATE TABLE t (id int PRIMARY KEY, x int); INSERT INTO t SELECT g, g FROM generate_series(1, 5) g")
     source = make_source("t")
@@ -116,6 +117,7 @@ def stingy(tmp_path_factory):
     server.stop()
 
 
+@pytest.mark.since(13, "max_slot_wal_keep_size")
 def test_wal_that_was_dropped_under_the_reader_is_a_lost_slot(stingy, drain):
     with psycopg.connect(stingy.dsn, autocommit=True) as db:
         db.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE other (x text)")

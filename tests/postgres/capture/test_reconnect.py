@@ -114,6 +114,7 @@ def test_a_slot_that_went_meanwhile_is_lost_and_stays_so(db, streaming):
     assert (source.health().status, source.phase) == ("failed", "failed")
 
 
+@pytest.mark.since(11, "pg_replication_slot_advance")
 def test_a_slot_that_somebody_moved_meanwhile_is_lost(db, streaming):
     source, received, slot = streaming
     db.execute(WALSENDERS, [slot])
@@ -158,6 +159,7 @@ def test_a_table_that_left_the_publication_for_a_while_is_said(db, streaming, mo
         poll_until(source, received, lambda: False)
 
 
+@pytest.mark.since(11, "pg_replication_slot_advance")
 def test_a_slot_that_somebody_moved_before_the_stream_began_is_lost(db, make_source, drain):
     db.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
     source = make_source("t", slot="moved_early")
@@ -204,6 +206,7 @@ def fragile(tmp_path_factory):
     server.stop()
 
 
+@pytest.mark.since(11, "a source needs no option about TRUNCATE")
 def test_a_restart_of_the_server_is_waited_for_within_the_time_out(fragile, drain):
     with psycopg.connect(fragile.dsn, autocommit=True) as db:
         db.execute("CREATE TABLE t (id int PRIMARY KEY)")

@@ -127,6 +127,7 @@ def test_the_command_line_guards_the_slot_of_a_source(db, source_db, catalog_db,
     assert [one["state"] for one in json.loads(run("list", "--json", *at))] == ["missing"]
 
 
+@pytest.mark.since(11, "a source needs no option about TRUNCATE")
 def test_a_lost_slot_is_made_anew_and_everything_copied_again(db, source_db, catalog_db, tmp_path):
     db.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
     at = ("--home", str(tmp_path), "--catalog", catalog_db)

@@ -92,6 +92,7 @@ def table(request, db):
     return Table(db, BINARY if request.param == "binary" else BINARY | TEXTUAL)
 
 
+@pytest.mark.since(11, "arrays of domains")
 @settings(BOUNDED, max_examples=5)
 @given(data=st.data())
 def test_the_stream_holds_what_the_table_holds(table, make_source, drain, data):
@@ -108,6 +109,7 @@ def test_the_stream_holds_what_the_table_holds(table, make_source, drain, data):
     table.assert_holds({key[0]: row for key, row in received.state("public.t", "id").items()})
 
 
+@pytest.mark.since(11, "arrays of domains")
 @settings(BOUNDED, max_examples=2)
 @given(data=st.data())
 def test_the_copy_holds_what_the_table_holds(table, make_source, drain, source_db, data):
@@ -278,6 +280,7 @@ def test_the_extremes_of_intervals_are_kept(db, make_source, drain, other):
     ]  # fmt: skip
 
 
+@pytest.mark.since(13, "DROP DATABASE … WITH (FORCE)")
 def test_bytes_that_are_no_text_are_refused(source_server, make_source, drain):
     """Only a SQL_ASCII database can hold them; the server itself stops at them, since we ask for UTF-8."""
     with psycopg.connect(source_server.dsn, autocommit=True) as admin:
