@@ -19,44 +19,30 @@ from typing import Any, Self
 
 from penstock import failpoint
 from penstock.capture.attach import Attached, attach_finished, attach_new, attach_restored
-from penstock.capture.backlog import Backlog
 from penstock.capture.batch import Batch
-from penstock.capture.binary_columns import is_binary
-from penstock.capture.bulk import Chunk
 from penstock.capture.checkpoint import Checkpoint, Mark
 from penstock.capture.config import SourceConfig
-from penstock.capture.connection import Connection, connect, translated
-from penstock.capture.continuity import check_unmoved, last_mark
-from penstock.capture.decode import WalDecoder
+from penstock.capture.connection import Connection, connect
+from penstock.capture.continuity import last_mark
 from penstock.capture.discover import SourceTable
 from penstock.capture.evolution import SchemaVersion
-from penstock.capture.feed import Feed
 from penstock.capture.health import Health, Metrics, Phase, assess
-from penstock.capture.pull import OLDEST as PULL_OLDEST
-from penstock.capture.pull import PullReader, server_is_ahead
+from penstock.capture.reading import Reading, Taken
 from penstock.capture.reconnect import Reconnecting, Returned, explained, may_retry, reattach
 from penstock.capture.refine import Refiner, toast_for
 from penstock.capture.relations import Relations
 from penstock.capture.slot import read_slot
 from penstock.capture.snapshot import CopyProgress
 from penstock.capture.spill import Spill
-from penstock.capture.stream import PluginOptions, WalStream
 from penstock.capture.table_look import TableLook
-from penstock.capture.target import Target
 from penstock.capture.vitals import Vitals
 from penstock.capture.watermarks import Watermarks
-from penstock.errors import ConfigError, NoSlotLeft, PenstockError, SourceError, SourceUnreachable
+from penstock.errors import ConfigError, PenstockError, SourceError, SourceUnreachable
 from penstock.lsn import Lsn
 from penstock.relation.schema import Schema
 
-_EMIT = "SELECT pg_logical_emit_message(true, 'penstock', '')"
 _SLICE = 0.02  # seconds to wait for a chunk before helping a quiet server to reach a target
 _PAUSE = 1.0  # the same while nobody waits for a position
-_ASK_EVERY = 0.01  # seconds between questions how far the server has read
-_PULL_FROM = 32 << 20  # bytes of WAL behind which it is worth pulling
-_READ_AGAIN = 10_000  # rows of an open transaction that may be thrown away for a change of the reader
-_LOOK_EVERY = 64 << 20  # bytes streamed between looks at how far the server is ahead
-_ADVANCE_EVERY = 10.0  # seconds: moving a slot that is not being streamed means reading the log once more
 
 
 class PostgresSource:
@@ -72,16 +58,9 @@ class PostgresSource:
     def _reset(self) -> None:
         self._connection: Connection | None = None
         self._attached: Attached | None = None
-        self._feed: Feed | None = None
-        self._stream: WalStream | None = None
-        self._pull: PullReader | None = None
+        self._reading: Reading | None = None
         self._spill: Spill | None = None
-        self._resent_until = Lsn(0)
-        self._streaming_past: Lsn | None = None  # the commit behind which one follows that is too long to pull
-        self._streamed = 0  # bytes since the last look at how far the server is ahead
-        self._advanced_at = time.monotonic()
         self._failure: PenstockError | None = None
-        self._target: Target | None = None
         self._away: Reconnecting | None = None
         self._shapes: dict[str, SourceTable] = {}
         self._versions: list[SchemaVersion] = []
@@ -141,8 +120,10 @@ class PostgresSource:
                 self._attached = attach_restored(self._connection, self._config, self._restored, self._expected)
             self._vitals = Vitals(self._config, self._attached.tables)
             self._spill = Spill(self._spill_folder())
-            self._backlog = Backlog(self._attached.start, self._spill, self._config.max_transaction_memory_bytes)
-            self._decoder = WalDecoder(self._relations(), self._attached.start)
+            self._reading = Reading(
+                self._config, self._attached.tables, self._relations(), self._spill, self._attached.start, self._asking
+            )
+            self._reading.acknowledged = self._acknowledged
             self._refiner = Refiner(self._config.consolidate, toast_for(self._config, self._asking))
             self._shapes = dict(self._attached.tables)
             self._position = self._attached.start if self._attached.snapshot is None else self._attached.before
@@ -150,7 +131,7 @@ class PostgresSource:
             if not self._attached.only:
                 self._vitals.look(self._connection)
             if self._attached.snapshot is None and not self._attached.only:
-                self._start_reading()
+                self._reading.start()
         except BaseException as error:
             if self._attached is not None and isinstance(error, PenstockError):
                 self._attached.undo.close()
@@ -197,10 +178,7 @@ class PostgresSource:
             )
         self._acknowledged = Lsn(max(self._acknowledged, state.lsn))
         try:
-            if self._stream is not None:
-                self._stream.acknowledge(self._movable())
-            elif self._pull is not None and time.monotonic() - self._advanced_at > _ADVANCE_EVERY:
-                self._advance_slot()
+            self._reader.acknowledge(self._acknowledged)
         except SourceError as error:
             self._lose(error)  # it is told again when the connection is back
 
@@ -214,23 +192,11 @@ class PostgresSource:
         self._opened()
         if self._away is not None and self._is_away():
             raise self._away.reason
-        assert self._connection is not None
         try:
-            with translated():
-                if self._pull is not None:  # it reads the flushed log: our own commit flushes everything before it
-                    self._connection.execute(_EMIT)
-                    row = self._connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
-                else:
-                    row = self._connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+            return self._reader.aim()
         except SourceError as error:
             self._lose(error)
             raise
-        assert row is not None
-        lsn = Lsn.parse(row[0])
-        self._target = Target(lsn)
-        if self._pull is not None:
-            self._pull.until = lsn
-        return lsn
 
     def health(self) -> Health:
         """The slot's state on the server, and this reader's."""
@@ -252,12 +218,12 @@ class PostgresSource:
             return Metrics(confirmed_lsn=self._acknowledged)
         return replace(
             self._vitals.metrics,
-            waiting_rows=self._backlog.waiting,
+            waiting_rows=self._reader.backlog.waiting,
             current_lsn=self._position,
             confirmed_lsn=self._acknowledged,
-            server_lsn=self._known(),
+            server_lsn=self._reader.known,
             **self._refined(),
-            heartbeats_sent=self._stream.statuses if self._stream else 0,
+            heartbeats_sent=self._reader.statuses,
             server_heartbeats_sent=self._vitals.heartbeat.sent,
         )
 
@@ -277,13 +243,11 @@ class PostgresSource:
 
     def close(self) -> None:
         """Leave the server; publication and slot stay. Safe to call twice."""
-        pulled = self._pull is not None
         if self._away is not None:
             self._away.give_up()
-        self._stop_reading()
-        if pulled and self._failure is None:
-            with suppress(PenstockError):  # only what the server may forget already: it is told again next time
-                self._advance_slot()
+        if self._reading is not None:
+            with suppress(PenstockError):  # what the server may forget already is told again next time
+                self._reading.leave()
         if self._spill is not None:
             self._spill.close()
         if self._attached is not None and self._attached.snapshot is not None:
@@ -321,6 +285,11 @@ class PostgresSource:
                 self._versions.append(SchemaVersion(name, table.version, lsn, table.changes))
                 self._vitals.reshaped()
 
+    @property
+    def _reader(self) -> Reading:
+        assert self._reading is not None
+        return self._reading
+
     def _opened(self) -> Attached:
         if self._attached is None:
             raise ConfigError("the source is not open", hint="Call open() first.")
@@ -330,105 +299,6 @@ class PostgresSource:
         """Of this slot on this server: it has one reader at a time."""
         base = Path(self._config.spill_directory or tempfile.gettempdir())
         return base / f"penstock_{self._opened().identity.system_identifier}_{self._config.slot_name}"
-
-    def _options(self) -> PluginOptions:
-        binary = all(
-            is_binary(column.arrow, send)
-            for table in self._opened().tables.values()
-            for column, send in zip(table.schema.columns, table.sends, strict=True)
-        )
-        config = self._config
-        return PluginOptions(config.publication_name, binary, config.streaming != "off", config.two_phase)
-
-    def _start_reading(self) -> None:
-        """Stream, or pull when so far behind that it pays."""
-        if self._is_behind():
-            with suppress(NoSlotLeft):  # a pull needs a slot for itself: without one, stream
-                self._start_pull()
-                return
-        self._start_stream()
-
-    def _is_behind(self) -> bool:
-        """Whether pulling would be faster. With two-phase the stream alone tells what is prepared."""
-        assert self._connection is not None
-        config = self._config
-        if config.reader == "stream" or config.two_phase or self._connection.info.server_version < PULL_OLDEST:
-            return False
-        if self._backlog.passed == self._streaming_past:
-            return False
-        return config.reader == "pull" or server_is_ahead(self._connection, self._known()) > _PULL_FROM
-
-    def _start_pull(self) -> None:
-        config = self._config
-        self._pull = PullReader(config.dsn, config.slot_name, self._known(), self._options())
-        if self._target is not None:
-            self._pull.until = self._target.lsn
-        self._feed = Feed(self._pull, config.slot_name)
-
-    def _start_stream(self) -> None:
-        """From the known position; with two-phase from the slot's, so that what is still prepared comes again."""
-        config = self._config
-        self._resent_until = self._known()
-        self._stream = WalStream(
-            config.dsn,
-            config.slot_name,
-            Lsn(0) if config.two_phase else self._known(),
-            self._options(),
-            flushed=self._movable(),
-            heartbeat=config.heartbeat_interval,
-            tell_every=config.slot_advance_interval,
-        )
-        self._feed = Feed(self._stream, config.slot_name)
-        self._streamed = 0
-        assert self._connection is not None
-        status = read_slot(self._connection, config.slot_name)
-        check_unmoved(config.slot_name, status.confirmed_lsn if status else None, self._known())
-
-    def _stop_reading(self) -> None:
-        if self._feed is not None:
-            self._feed.close()
-        self._feed = self._stream = self._pull = None
-
-    def _read_on(self) -> None:
-        """Change the reader: what is not whole yet comes again, what is known is skipped. A stream follows a pull."""
-        pulled = self._pull is not None
-        if self._pull is not None and self._pull.oversized:
-            self._streaming_past = self._backlog.passed
-        self._stop_reading()
-        known = self._known()
-        self._backlog.restart(known)
-        self._decoder.restart(known)
-        if pulled:
-            self._start_stream()
-        else:
-            self._start_reading()
-
-    def _known(self) -> Lsn:
-        """Every commit up to here has been read."""
-        return Lsn(max(self._backlog.passed, self._decoder.keepalive))
-
-    def _movable(self) -> Lsn:
-        """How far the slot may move: never past a PREPARE that is neither committed nor rolled back.
-
-        A new stream sends those again, so before it has come to where the last one was, the slot stays (0 moves none).
-        """
-        if self._config.two_phase and not (
-            self._decoder.keepalive >= self._resent_until or self._backlog.passed > self._resent_until
-        ):
-            return Lsn(0)
-        return Lsn(min([self._acknowledged, *(one.lsn for one in self._backlog.prepared)]))
-
-    def _advance_slot(self) -> None:
-        """Move a slot that nobody streams from."""
-        assert self._connection is not None
-        self._advanced_at = time.monotonic()
-        status = read_slot(self._connection, self._config.slot_name)
-        if status is None or status.active or (status.confirmed_lsn or self._acknowledged) >= self._acknowledged:
-            return
-        with translated():
-            self._connection.execute(
-                "SELECT pg_replication_slot_advance(%s, %s)", [self._config.slot_name, str(self._acknowledged)]
-            )
 
     def _poll_copy(self, limit: int, timeout: float) -> Batch | None:
         snapshot = self._opened().snapshot
@@ -455,17 +325,17 @@ class PostgresSource:
         self._is_reading(0.0)
         while True:
             batch = self._deliver(limit)
-            if batch is not None or self._has_reached_target():
+            if batch is not None or self._reader.has_reached_target(self._position):
                 return batch
             left = deadline - time.monotonic()
-            wait = min(max(left, 0.0), _PAUSE if self._target is None else _SLICE)
+            wait = min(max(left, 0.0), _PAUSE if self._reader.target is None else _SLICE)
             read = self._is_reading(wait) and self._read(wait)
-            if left <= 0 and not (read and self._backlog.ready):
+            if left <= 0 and not (read and self._reader.backlog.ready):
                 return None
 
     def _deliver(self, limit: int) -> Batch | None:
         """A batch that is ready. Transactions without a row for us only move the position."""
-        while (batch := self._backlog.take(limit)) is not None:
+        while (batch := self._reader.backlog.take(limit)) is not None:
             self._seen = last_mark(batch.tables) or self._seen
             batch = self._refiner.refine(batch)
             self._shapes_delivered(batch)
@@ -475,40 +345,39 @@ class PostgresSource:
                 self._vitals.delivered(batch)
                 return batch
         self._raise_failure()
-        self._position = Lsn(max(self._position, self._decoder.keepalive))
-        self._vitals.caught_up(self._decoder.server_time)
+        self._position = Lsn(max(self._position, self._reader.decoder.keepalive))
+        self._vitals.caught_up(self._reader.decoder.server_time)
         return None
 
     def _read(self, timeout: float) -> bool:
         """Take in what the server sent; True if there was something."""
-        assert self._feed is not None
         try:
-            self._ask_for_target()
-            chunk = self._feed.take(timeout)
-            if chunk is not None:
-                self._take_in(chunk)
-            if self._feed.finished or self._has_fallen_behind():
-                self._read_on()
-            if self._stream is not None:
-                self._stream.looked_at = time.monotonic()
-                if self._decoder.reply_asked():
-                    self._stream.tell()
-                assert self._connection is not None
-                self._vitals.look_if_due(self._connection, self._position)
+            taken = self._reader.take(timeout)
+            if taken is not None:
+                self._took(taken)
+            if self._reader.streaming:
+                self._vitals.look_if_due(self._asking(), self._position)
         except SourceError as error:
             self._lose(error)
             return False
         except BaseException as error:  # Ctrl-C too: what was half taken in must come again
             self._failure = error if isinstance(error, PenstockError) else _interrupted(error)
             raise
-        return chunk is not None
+        return taken is not None
+
+    def _took(self, taken: Taken) -> None:
+        self._failure = taken.decoded.failure
+        self._away = None
+        if self._failure is not None:
+            self._vitals.failed(self._failure)
+        self._vitals.read(taken.bytes, taken.decoded.commits)
 
     def _is_away(self) -> bool:
         return self._away is not None and not self._away.connected
 
     def _is_reading(self, timeout: float) -> bool:
         """True once there is a reader: a lost connection is tried again, for at most `timeout` seconds of this call."""
-        if self._feed is not None:
+        if self._reader.active:
             return True
         try:
             if self._away is not None:
@@ -519,21 +388,20 @@ class PostgresSource:
                 self._attached = replace(self._opened(), identity=back.identity)
                 self._vitals.returned()
                 self._vitals.look(back.connection)
-                self._backlog.restart(self._known())
-                self._decoder.restart(self._backlog.passed)
-            self._start_reading()
+                self._reader.read_again()
+            self._reader.start()
         except PenstockError as error:
             self._lose(error)
-        return self._feed is not None
+        return self._reader.active
 
     def _reattaching(self) -> Callable[[], Returned]:
         tables = [table.spelled for table in self._shapes.values()]
-        return partial(reattach, self._config, tables, self.checkpoint(), self._known())
+        return partial(reattach, self._config, tables, self.checkpoint(), self._reader.known)
 
     def _lose(self, error: PenstockError) -> None:
         """A lost connection is made again by the polls to come; any other error is raised, now and from then on."""
         self._vitals.failed(error)
-        self._stop_reading()
+        self._reader.stop()
         if not self._config.reconnect or not may_retry(error):
             tables = [table.spelled for table in self._shapes.values()]
             self._failure = explained(error, self._config, tables, self.checkpoint())
@@ -544,45 +412,6 @@ class PostgresSource:
             self._away = Reconnecting(error)
         elif self._away.connected:
             self._away.failed(error)
-
-    def _take_in(self, chunk: Chunk) -> None:
-        assert self._feed is not None
-        decoded = self._decoder.decode(chunk)
-        self._feed.give_back(chunk)
-        for step in decoded.steps:
-            self._backlog.apply(step)
-        self._failure = decoded.failure
-        self._away = None
-        if decoded.failure is not None:
-            self._vitals.failed(decoded.failure)
-        if self._target is not None and decoded.steps:
-            self._target.moved()
-        self._streamed += chunk.used
-        self._vitals.read(chunk.used, decoded.commits)
-
-    def _has_fallen_behind(self) -> bool:
-        """Looked at now and then while much is streamed."""
-        if self._stream is None or self._streamed < _LOOK_EVERY or self._backlog.waiting > _READ_AGAIN:
-            return False
-        self._streamed = 0
-        return self._is_behind()
-
-    def _has_reached_target(self) -> bool:
-        """Once: who waits for a position need not wait for what comes after it."""
-        if self._target is None or self._position < self._target.lsn:
-            return False
-        self._target = None
-        return True
-
-    def _ask_for_target(self) -> None:
-        """While somebody waits for a position: ask how far the server has read, and help if it stays short of it."""
-        if self._target is None or self._stream is None:
-            return
-        self._stream.ask(_ASK_EVERY)
-        if self._target.is_stuck():
-            assert self._connection is not None
-            with translated():
-                self._connection.execute(_EMIT)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

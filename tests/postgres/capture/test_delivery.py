@@ -111,7 +111,7 @@ def test_rows_of_each_operation_with_the_default_identity(db, make_source, drain
 
 def test_rows_with_full_identity_have_both_images(db, make_source, drain):
     db.execute("CREATE TABLE t (a text, b int); ALTER TABLE t REPLICA IDENTITY FULL")
-    source = make_source("t", snapshot_mode="never")
+    source = make_source("t", snapshot_mode="never", consolidate="off")
     source.open()
     db.execute("INSERT INTO t VALUES ('x', NULL), ('x', NULL); UPDATE t SET b = 1; DELETE FROM t")
     rows = drain(source).rows("public.t")
@@ -141,7 +141,7 @@ def test_unchanged_toast_is_filled_or_named_absent(db, make_source, drain, ident
 def test_identity_by_index_keys_rows_by_that_index(db, make_source, drain):
     db.execute("CREATE TABLE t (id int PRIMARY KEY, code text NOT NULL UNIQUE, n int)")
     db.execute("ALTER TABLE t REPLICA IDENTITY USING INDEX t_code_key")
-    source = make_source("t")
+    source = make_source("t", consolidate="off")
     source.open()
     assert source.tables["public.t"].key == ("code",)
     db.execute("INSERT INTO t VALUES (1, 'a', 1); UPDATE t SET n = 2; DELETE FROM t")

@@ -200,7 +200,7 @@ def test_a_transaction_longer_than_a_range_is_left_to_the_stream(server, db, ope
     source.close()
     monkeypatch.setattr(capture.pull, "_RANGE", 100_000)
     monkeypatch.setattr(capture.pull, "_LAST", 1000)
-    monkeypatch.setattr(capture.source, "_LOOK_EVERY", 50_000)
+    monkeypatch.setattr(capture.reading, "_LOOK_EVERY", 50_000)
     db.execute("INSERT INTO b VALUES (1, 1)")
     big(db, 1, 8000)
     db.execute("INSERT INTO b VALUES (2, 2)")

@@ -94,12 +94,12 @@ def test_copy_and_stream_meet_and_restarts_repeat_nothing(db, source_db, make_so
 def test_the_reader_changes_all_the_time_without_gap_or_repeat(db, source_db, make_source, drain, monkeypatch):
     db.execute(SETUP)
     pulls = []
-    monkeypatch.setattr(capture.source, "_PULL_FROM", 3000)
-    monkeypatch.setattr(capture.source, "_LOOK_EVERY", 20_000)
+    monkeypatch.setattr(capture.reading, "_PULL_FROM", 3000)
+    monkeypatch.setattr(capture.reading, "_LOOK_EVERY", 20_000)
     monkeypatch.setattr(capture.pull, "_RANGE", 30_000)
     monkeypatch.setattr(capture.pull, "_LAST", 1000)
     monkeypatch.setattr(
-        capture.source, "PullReader", lambda *arguments: pulls.append(1) or capture.pull.PullReader(*arguments)
+        capture.reading, "PullReader", lambda *arguments: pulls.append(1) or capture.pull.PullReader(*arguments)
     )
     source = make_source(max_transaction_memory_bytes=2000)
     dice = random.Random(3)

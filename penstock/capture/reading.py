@@ -1,0 +1,262 @@
+"""Who reads the slot: a stream when live, a pull when behind, into one decoder and one backlog.
+
+The reader may change at any moment. What is not whole yet is read again, and what is known is skipped by the position
+of its commit, so nothing is missing and nothing comes twice. The slot moves only up to what was acknowledged, and never
+past a PREPARE that is neither committed nor rolled back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from penstock.capture.backlog import Backlog
+from penstock.capture.binary_columns import is_binary
+from penstock.capture.config import SourceConfig
+from penstock.capture.connection import Connection, translated
+from penstock.capture.continuity import check_unmoved
+from penstock.capture.decode import Decoded, WalDecoder
+from penstock.capture.discover import SourceTable
+from penstock.capture.feed import Feed
+from penstock.capture.pull import OLDEST as PULL_OLDEST
+from penstock.capture.pull import PullReader, server_is_ahead
+from penstock.capture.relations import Relations
+from penstock.capture.slot import read_slot
+from penstock.capture.spill import Spill
+from penstock.capture.stream import PluginOptions, WalStream
+from penstock.capture.target import Target
+from penstock.errors import NoSlotLeft
+from penstock.lsn import Lsn
+
+_EMIT = "SELECT pg_logical_emit_message(true, 'penstock', '')"
+_ASK_EVERY = 0.01  # seconds between questions how far the server has read
+_PULL_FROM = 32 << 20  # bytes of WAL behind which it is worth pulling
+_READ_AGAIN = 10_000  # rows of an open transaction that may be thrown away for a change of the reader
+_LOOK_EVERY = 64 << 20  # bytes streamed between looks at how far the server is ahead
+_ADVANCE_EVERY = 10.0  # seconds: moving a slot that is not being streamed means reading the log once more
+
+
+@dataclass(frozen=True)
+class Taken:
+    """One chunk taken in."""
+
+    decoded: Decoded
+    bytes: int
+
+
+class Reading:
+    """One slot, from a known position on. `asking` gives the connection for queries."""
+
+    def __init__(
+        self,
+        config: SourceConfig,
+        tables: Mapping[str, SourceTable],
+        relations: Relations,
+        spill: Spill,
+        start: Lsn,
+        asking: Callable[[], Connection],
+    ) -> None:
+        self.backlog = Backlog(start, spill, config.max_transaction_memory_bytes)
+        self.decoder = WalDecoder(relations, start)
+        self.target: Target | None = None
+        self.acknowledged = Lsn(0)
+        self._config = config
+        self._tables = tables
+        self._asking = asking
+        self._feed: Feed | None = None
+        self._stream: WalStream | None = None
+        self._pull: PullReader | None = None
+        self._resent_until = Lsn(0)
+        self._streaming_past: Lsn | None = None  # the commit behind which one follows that is too long to pull
+        self._streamed = 0  # bytes since the last look at how far the server is ahead
+        self._advanced_at = time.monotonic()
+
+    @property
+    def active(self) -> bool:
+        """Whether there is a reader."""
+        return self._feed is not None
+
+    @property
+    def streaming(self) -> bool:
+        return self._stream is not None
+
+    @property
+    def known(self) -> Lsn:
+        """Every commit up to here has been read."""
+        return Lsn(max(self.backlog.passed, self.decoder.keepalive))
+
+    @property
+    def statuses(self) -> int:
+        return self._stream.statuses if self._stream else 0
+
+    def start(self) -> None:
+        """Stream, or pull when so far behind that it pays."""
+        if self._is_behind():
+            with suppress(NoSlotLeft):  # a pull needs a slot for itself: without one, stream
+                self._start_pull()
+                return
+        self._start_stream()
+
+    def stop(self) -> None:
+        """Leave the server. What was read and is whole stays."""
+        if self._feed is not None:
+            self._feed.close()
+        self._feed = self._stream = self._pull = None
+
+    def leave(self) -> None:
+        """Stop for good, and let the server forget what it may."""
+        pulled = self._pull is not None
+        self.stop()
+        if pulled:
+            self._advance_slot()
+
+    def read_again(self) -> None:
+        """Another reader will go on: what is not whole yet comes again, what is known is skipped."""
+        known = self.known
+        self.backlog.restart(known)
+        self.decoder.restart(known)
+
+    def take(self, timeout: float) -> Taken | None:
+        """Take in the next chunk that comes within `timeout` seconds."""
+        assert self._feed is not None
+        self._ask_for_target()
+        taken, chunk = None, self._feed.take(timeout)
+        if chunk is not None:
+            taken = Taken(self.decoder.decode(chunk), chunk.used)
+            self._feed.give_back(chunk)
+            for step in taken.decoded.steps:
+                self.backlog.apply(step)
+            if self.target is not None and taken.decoded.steps:
+                self.target.moved()
+            self._streamed += chunk.used
+        if self._feed.finished or self._has_fallen_behind():
+            self._change()
+        if self._stream is not None:
+            self._stream.looked_at = time.monotonic()
+            if self.decoder.reply_asked():
+                self._stream.tell()
+        return taken
+
+    def acknowledge(self, lsn: Lsn) -> None:
+        """Everything up to `lsn` is durable with the caller."""
+        self.acknowledged = Lsn(max(self.acknowledged, lsn))
+        if self._stream is not None:
+            self._stream.acknowledge(self._movable())
+        elif self._pull is not None and time.monotonic() - self._advanced_at > _ADVANCE_EVERY:
+            self._advance_slot()
+
+    def aim(self) -> Lsn:
+        """The server's position now, as a target for the reader."""
+        with translated():
+            if self._pull is not None:  # it reads the flushed log: our own commit flushes everything before it
+                self._asking().execute(_EMIT)
+                row = self._asking().execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+            else:
+                row = self._asking().execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+        assert row is not None
+        lsn = Lsn.parse(row[0])
+        self.target = Target(lsn)
+        if self._pull is not None:
+            self._pull.until = lsn
+        return lsn
+
+    def has_reached_target(self, position: Lsn) -> bool:
+        """Once: who waits for a position need not wait for what comes after it."""
+        if self.target is None or position < self.target.lsn:
+            return False
+        self.target = None
+        return True
+
+    def _is_behind(self) -> bool:
+        """Whether pulling would be faster. With two-phase the stream alone tells what is prepared."""
+        config = self._config
+        if config.reader == "stream" or config.two_phase or self._asking().info.server_version < PULL_OLDEST:
+            return False
+        if self.backlog.passed == self._streaming_past:
+            return False
+        return config.reader == "pull" or server_is_ahead(self._asking(), self.known) > _PULL_FROM
+
+    def _has_fallen_behind(self) -> bool:
+        """Looked at now and then while much is streamed."""
+        if self._stream is None or self._streamed < _LOOK_EVERY or self.backlog.waiting > _READ_AGAIN:
+            return False
+        self._streamed = 0
+        return self._is_behind()
+
+    def _change(self) -> None:
+        """Another reader; a stream follows a pull."""
+        pulled = self._pull is not None
+        if self._pull is not None and self._pull.oversized:
+            self._streaming_past = self.backlog.passed
+        self.stop()
+        self.read_again()
+        if pulled:
+            self._start_stream()
+        else:
+            self.start()
+
+    def _start_pull(self) -> None:
+        config = self._config
+        self._pull = PullReader(config.dsn, config.slot_name, self.known, self._options())
+        if self.target is not None:
+            self._pull.until = self.target.lsn
+        self._feed = Feed(self._pull, config.slot_name)
+
+    def _start_stream(self) -> None:
+        """From the known position; with two-phase from the slot's, so that what is still prepared comes again."""
+        config = self._config
+        self._resent_until = self.known
+        self._stream = WalStream(
+            config.dsn,
+            config.slot_name,
+            Lsn(0) if config.two_phase else self.known,
+            self._options(),
+            flushed=self._movable(),
+            heartbeat=config.heartbeat_interval,
+            tell_every=config.slot_advance_interval,
+        )
+        self._feed = Feed(self._stream, config.slot_name)
+        self._streamed = 0
+        status = read_slot(self._asking(), config.slot_name)
+        check_unmoved(config.slot_name, status.confirmed_lsn if status else None, self.known)
+
+    def _options(self) -> PluginOptions:
+        binary = all(
+            is_binary(column.arrow, send)
+            for table in self._tables.values()
+            for column, send in zip(table.schema.columns, table.sends, strict=True)
+        )
+        config = self._config
+        return PluginOptions(config.publication_name, binary, config.streaming != "off", config.two_phase)
+
+    def _movable(self) -> Lsn:
+        """How far the slot may move: never past a PREPARE that is neither committed nor rolled back.
+
+        A new stream sends those again, so before it has come to where the last one was, the slot stays (0 moves none).
+        """
+        resent = self.decoder.keepalive >= self._resent_until or self.backlog.passed > self._resent_until
+        if self._config.two_phase and not resent:
+            return Lsn(0)
+        return Lsn(min([self.acknowledged, *(one.lsn for one in self.backlog.prepared)]))
+
+    def _advance_slot(self) -> None:
+        """Move a slot that nobody streams from."""
+        self._advanced_at = time.monotonic()
+        status = read_slot(self._asking(), self._config.slot_name)
+        if status is None or status.active or (status.confirmed_lsn or self.acknowledged) >= self.acknowledged:
+            return
+        with translated():
+            self._asking().execute(
+                "SELECT pg_replication_slot_advance(%s, %s)", [self._config.slot_name, str(self.acknowledged)]
+            )
+
+    def _ask_for_target(self) -> None:
+        """While somebody waits for a position: ask how far the server has read, and help if it stays short of it."""
+        if self.target is None or self._stream is None:
+            return
+        self._stream.ask(_ASK_EVERY)
+        if self.target.is_stuck():
+            with translated():
+                self._asking().execute(_EMIT)
