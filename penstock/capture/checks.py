@@ -54,13 +54,13 @@ def check(
     schema_name: str = "public",
     assume_no_truncate: bool = False,
     selection: Selection = EVERYTHING,
+    partitions: Partitions = "root",
 ) -> dict[str, Schema]:
     """All checks for capturing `tables` anew; makes nothing. Returns the shapes of the tables."""
     with connect(dsn) as connection:
         check_truncates(connection, assume_no_truncate)
-        found = check_new(
-            connection, [with_schema(t, schema_name) for t in tables], slot, publication, selection=selection
-        )
+        names = [with_schema(t, schema_name) for t in tables]
+        found = check_new(connection, names, slot, publication, partitions=partitions, selection=selection)
     return {name: table.schema for name, table in found.items()}
 
 

@@ -36,6 +36,7 @@ from penstock.capture.publication import read_membership
 from penstock.capture.relations import differs
 from penstock.capture.rows import Rows
 from penstock.capture.selection import Selection, for_tables, select
+from penstock.capture.shape_readers import check_readers
 from penstock.capture.table_copy import TableCopy, copy_command
 from penstock.catalog import copies, relations, sources
 from penstock.catalog.copies import Copy, Range
@@ -155,6 +156,9 @@ class HomeCopies:
             anew = {name: table for name, table in found.items() if name not in kept}
             check_can_join(config, anew)
             tables = kept | choose_forms(connection, anew, config.column_forms)
+            for copy in pending:
+                if copy.replaces is not None:
+                    check_readers(self._catalog, copy.replaces, tables[copy.name])
             prepared = copy_again(connection, config, tables)
         with ExitStack() as failed:
             failed.callback(prepared.close)

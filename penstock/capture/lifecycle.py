@@ -33,6 +33,23 @@ from penstock.relation.home import Home
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}\Z")
 
+# Values that are for callers of the package, and what a home does instead.
+_OTHERWISE: dict[str, tuple[tuple[str, ...], str]] = {
+    "snapshot_mode": (
+        ("always", "initial_only"),
+        "A home keeps what it copied and goes on: use 'initial', and resync() to copy a table again.",
+    ),
+    "consolidate": (("flush",), "A home can be read as of every commit, so changes keep theirs: leave it out."),
+    "toast_handling": (
+        ("require-full", "cache-unchanged", "sentinel", "fetch"),
+        "A home fills in what the WAL left out from the row's earlier state, exactly: leave it out.",
+    ),
+    "on_schema_change": (
+        ("follow",),
+        "The tables of a home keep their shape: leave it out, and resync() takes the new one.",
+    ),
+}
+
 
 class Captures:
     """The sources of one home; each is captured by at most one process at a time."""
@@ -57,6 +74,9 @@ class Captures:
             )
         elif known.checkpoint is not None:
             self._follow(known, tables)
+        elif tuple(tables) != known.tables:  # nothing of it is durable: it starts with those asked for now
+            with self._alone(name) as lease, self._catalog.commit(lease, None, "tables") as commit:
+                sources.change_tables(commit, known.id, tables)
         if sources.get(self._catalog, name).state == "copying":
             self._copy(name, progress)
         return sources.get(self._catalog, name)
@@ -97,19 +117,27 @@ class Captures:
             publication=options.get("publication_name"),
             assume_no_truncate=options.get("assume_no_truncate", False),
             selection=Selection.of(config),
+            partitions=config.partitions,
         )
-        if "publication_name" not in options:
-            with connect(dsn) as connection:
-                if read_publication(connection, publication) is not None:  # another home's: not ours to share
-                    publication = f"{publication}_{suffix}"
+        with connect(dsn) as connection:
+            found = read_publication(connection, publication)
+        if found is not None and "publication_name" not in options:  # another home's: not ours to share
+            publication = f"{publication}_{suffix}"
+        elif found is not None and found.ours:
+            raise AlreadyExists(
+                f"publication {publication} was made by penstock for another source, and goes when that is removed",
+                hint="Leave publication_name out or choose another; one that nobody uses any more can be dropped.",
+            )
         sources.register(self._catalog, name, dsn, tables, options, slot, publication)
 
     def _copy(self, name: str, progress: Progress | None) -> None:
         """Copy what is not complete. Finished ranges stay whatever happens, and the next call goes on with them.
 
-        An error or Ctrl-C in a first copy before there are any takes back what was made; a crash leaves it.
+        An error or Ctrl-C in a first copy before there are any takes back what was made; a crash leaves it, and from
+        then on so does an error. A source that had tables before is never taken back.
         """
         self.close(name)
+        first = sources.get(self._catalog, name).checkpoint is None
         lease = self._catalog.lease(f"source {name}")  # Busy: somebody else's copy, not ours to take back
         try:
             ingest = Ingest(self._home, self._catalog, name, lease, progress=progress)
@@ -122,7 +150,8 @@ class Captures:
             raise
         except BaseException:
             self._stop(name)
-            self._take_back(name)
+            if first:
+                self._take_back(name)
             lease.release()
             raise
 
@@ -197,6 +226,7 @@ class Captures:
             publication=source.options.get("publication_name"),
             assume_no_truncate=config.assume_no_truncate,
             selection=Selection.of(config),
+            partitions=config.partitions,
         )
         self.remove(name)
         return self.add(name, source.dsn, source.tables, source.options, progress)
@@ -220,10 +250,8 @@ def _check_arguments(name: str, tables: Sequence[str], options: dict[str, Any]) 
         )
     if isinstance(tables, str) or not tables:
         raise ConfigError("tables must be a list of table names", hint='For example ["public.orders", "public.*"].')
-    if options.get("snapshot_mode") in ("always", "initial_only"):
-        raise NotYet(
-            f"snapshot_mode {options['snapshot_mode']!r} for a home",
-            hint="A home keeps what it copied and goes on: use 'initial', and resync() to copy a table again.",
-        )
+    for option, (values, hint) in _OTHERWISE.items():
+        if options.get(option) in values:
+            raise NotYet(f"{option} {options[option]!r} for a home", hint=hint)
     if "slot_name" in options:
         raise ConfigError("slot_name cannot be given", hint="penstock makes a slot of its own for every source.")

@@ -19,8 +19,8 @@ from penstock.capture.discover import SourceTable, discover
 from penstock.capture.forms import choose_forms
 from penstock.capture.home_copy import check_can_join
 from penstock.capture.publication import read_publication, shrink_publication
-from penstock.capture.relations import differs
 from penstock.capture.selection import Selection, for_tables, select
+from penstock.capture.shape_readers import check_readers
 from penstock.catalog import copies, relations, sources, stream_tables
 from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Relation
@@ -28,7 +28,6 @@ from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
 from penstock.errors import ConfigError, NotFound, PublicationLost
 from penstock.relation.home import Home
-from penstock.relation.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -46,19 +45,23 @@ class Membership:
 
 
 def compare(catalog: Catalog, source: Source, tables: Sequence[str]) -> Membership:
-    """The asked tables beside those that are here. One that is gone from the server stays while it is listed."""
+    """The asked tables beside those that are here.
+
+    One that is gone from the server stays while it is listed, unless it was still to be copied.
+    """
     config = _config(source, tables)
     with connect(source.dsn) as connection:
         found = _selected(connection, config, config.tables)
-        known = {one.table for one in relations.of_source(catalog, source.name)}
-        known |= {one.name for one in copies.pending(catalog, source.id)}
+        copied = {one.table: one.id for one in relations.of_source(catalog, source.name)}
+        pending = {one.name: one.replaces for one in copies.pending(catalog, source.id)}
+        known = {*copied, *pending}
         added = {name: table for name, table in found.items() if name not in known}
         check_readable(connection, added)
         check_can_join(config, added)
-    left_out = sorted(known - set(found)) if tuple(tables) != source.tables else []
+    left_out = sorted((known if tuple(tables) != source.tables else set(pending)) - set(found))
     for name in left_out:
-        relation = _relation(catalog, source, name)
-        readers = stream_tables.dependants(catalog, relation.id) if relation else []
+        relation = copied.get(name, pending.get(name))  # one that is copied again still has its readers
+        readers = stream_tables.dependants(catalog, relation) if relation is not None else []
         if readers:
             raise ConfigError(
                 f"{name} cannot be left out: stream tables read it: {', '.join(readers)}", hint="Drop them first."
@@ -97,30 +100,13 @@ def copy_again(catalog: Catalog, lease: Lease, source: Source, table: str) -> No
         check_can_join(_config(source, [name]), found)
         if relation is not None:
             forms = choose_forms(connection, found, _config(source, [name]).column_forms)
-            _check_views(catalog, relation, forms[name])
+            check_readers(catalog, relation.id, forms[name])
         _extend(connection, source, found)
     with catalog.commit(lease, None, "tables") as commit:
         if relation is not None:
             copies.retire(commit, relation)
         copies.add(commit, source.id, name, replaces=relation.id if relation else None)
         sources.tell_state(commit, source.id)
-
-
-def _check_views(catalog: Catalog, relation: Relation, found: SourceTable) -> None:
-    difference = differs(relation.schema, found.schema) or _held_otherwise(relation.schema, found.schema)
-    readers = stream_tables.dependants(catalog, relation.id)
-    if difference and readers:
-        raise ConfigError(
-            f"{relation.table} is not as it was captured ({difference}), and stream tables read it: "
-            f"{', '.join(readers)}",
-            hint="Drop them, copy the table again, and create them over its new shape.",
-        )
-
-
-def _held_otherwise(before: Schema, after: Schema) -> str | None:
-    pairs = zip(before.columns, after.columns, strict=True)
-    changed = [f"{new.name} is held as {new.spark}, was {old.spark}" for old, new in pairs if old.spark != new.spark]
-    return ", ".join(changed) or None
 
 
 def _name(catalog: Catalog, source: Source, table: str) -> str:
@@ -153,9 +139,8 @@ def _extend(connection: Connection, source: Source, tables: dict[str, SourceTabl
 
 def _reduce(connection: Connection, source: Source, names: Sequence[str]) -> None:
     found = read_publication(connection, source.publication)
-    published = [name for name in names if found is not None and found.ours and name in found.tables]
-    if published:
-        shrink_publication(connection, source.publication, discover(connection, published))
+    if found is not None and found.ours:
+        shrink_publication(connection, source.publication, names)
 
 
 def _selected(connection: Connection, config: SourceConfig, names: Sequence[str]) -> dict[str, SourceTable]:

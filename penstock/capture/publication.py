@@ -31,6 +31,10 @@ LEFT JOIN pg_class c ON c.oid = r.prrelid LEFT JOIN pg_namespace n ON n.oid = c.
 """
 _MISSED = "Changes made meanwhile were not published: run `penstock slots recreate`, which copies the tables again."
 _TABLES = "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s"
+_ENTRIES = """
+SELECT n.nspname, c.relname FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
+JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace WHERE p.pubname = %s
+"""
 _LISTED = """
 SELECT n.nspname || '.' || c.relname,
        COALESCE(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NOT NULL
@@ -161,9 +165,13 @@ def extend_publication(connection: Connection, name: str, tables: Mapping[str, S
         connection.execute(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(sql.Identifier(name), _list(tables)))
 
 
-def shrink_publication(connection: Connection, name: str, tables: Mapping[str, SourceTable]) -> None:
+def shrink_publication(connection: Connection, name: str, tables: Collection[str]) -> None:
+    """Take out those of the tables that it lists, whatever has become of them."""
     with translated():
-        connection.execute(sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(sql.Identifier(name), _names(tables)))
+        listed = [found for found in connection.execute(_ENTRIES, [name]) if ".".join(found) in tables]
+        if listed:
+            names = sql.SQL(", ").join(sql.Identifier(*found) for found in listed)
+            connection.execute(sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(sql.Identifier(name), names))
 
 
 def drop_publication(connection: Connection, name: str) -> None:
@@ -176,7 +184,3 @@ def drop_publication(connection: Connection, name: str) -> None:
 
 def _list(tables: Mapping[str, SourceTable]) -> sql.Composed:
     return sql.SQL(", ").join(listed_table(table) for table in tables.values())
-
-
-def _names(tables: Mapping[str, SourceTable]) -> sql.Composed:
-    return sql.SQL(", ").join(sql.Identifier(table.schema_name, table.table_name) for table in tables.values())

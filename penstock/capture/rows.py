@@ -56,6 +56,7 @@ def wal_rows(table: SourceTable, data: Bytes, rows: Ints, fields: Ints) -> Rows:
     key = np.array([name in table.schema.key for name in table.schema.names], np.uint8)
     columns, lengths = _columns(table, data, rows[:, frames.FIRST], rows[:, frames.BORROWED], key, fields)
     _refuse_nulls(table, lengths, valued)
+    _refuse_cut_inserts(table, lengths, rows[:, frames.OP] == ord("I"))
     return Rows(
         columns,
         rows[:, frames.WEIGHT].copy(),  # a view would keep all of `rows` alive
@@ -145,6 +146,20 @@ def _refuse_nulls(table: SourceTable, lengths: Ints, valued: npt.NDArray[np.bool
         row = int(nulls.any(axis=0).argmax())
         column = table.schema.names[strict[int(nulls[:, row].argmax())]]
         raise RowRefused(schema_changed(table.name, may_be_null(column)), row)
+
+
+def _refuse_cut_inserts(table: SourceTable, lengths: Ints, inserted: npt.NDArray[np.bool_]) -> None:
+    """An UPDATE that brings a row into the row filter comes as an INSERT, without the large values it left alone."""
+    cut = (lengths == frames.ABSENT) & inserted
+    if cut.any():
+        row = int(cut.any(axis=0).argmax())
+        column = table.schema.names[int(cut[:, row].argmax())]
+        error = DecodeError(
+            f"a row of {table.name} came into its row filter without its value of {column}: the WAL does not have it",
+            hint=f"Copy the table again: ps.resync(…, {table.name!r}). ALTER TABLE {table.spelled} REPLICA IDENTITY "
+            "FULL before that keeps it from happening again.",
+        )
+        raise RowRefused(error, row)
 
 
 def _absent(lengths: Ints) -> pa.Array:

@@ -79,6 +79,14 @@ def by_id(catalog: Catalog, identifiers: Iterable[int]) -> list[Relation]:
     return [_relation(row) for row in catalog.all(_SELECT + " AND r.id = ANY(%s) ORDER BY r.name", list(identifiers))]
 
 
+def schema_of(catalog: Catalog, relation_id: int) -> Schema:
+    """The newest shape of a relation, also of one that is being copied again."""
+    row = catalog.one(
+        "SELECT schema FROM schema_versions WHERE relation_id = %s ORDER BY version DESC LIMIT 1", relation_id
+    )
+    return Schema.from_json(json.dumps(cast(DictRow, row)["schema"]))
+
+
 def find(catalog: Catalog, name: str) -> Relation:
     """By `orders`, `public.orders`, `shop.public.orders` or a view's name."""
     return choose(every(catalog), name)

@@ -214,8 +214,11 @@ def _rows(
     try:
         with connect(dsn) as connection:
             found = slots.list_slots(connection)
-    except SourceError:
-        return [(one.name, one.slot, "unreachable", None, size(None), size(None), None, None) for one in ours]
+    except SourceError as error:
+        if not ours:
+            raise
+        reason = str(error).partition("\n")[0]
+        return [(one.name, one.slot, "unreachable", None, size(None), size(None), None, reason) for one in ours]
     shown = [_row(by_slot.get(one.name), one) for one in found if everyone or one.name in by_slot]
     gone = [one for one in ours if one.slot not in {each.name for each in found}]
     return [

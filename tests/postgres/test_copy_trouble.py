@@ -1,0 +1,198 @@
+"""What goes wrong around a copy is repaired by the call that is repeated, and never makes anything worse."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import penstock
+from penstock import failpoint
+from penstock.capture import home_copy
+from penstock.capture.source_at import SourceAt
+from penstock.catalog import relations, sources
+from penstock.errors import AlreadyExists, ConfigError, DecodeError, FormChanged, NotYet, SourceUnreachable
+from penstock.failpoint import FailpointReached
+from penstock.lake.settling import settle_source
+
+Db = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def ps(tmp_path: Path, catalog_db: str) -> Iterator[penstock.Session]:
+    with penstock.connect(home=tmp_path / "home", catalog=catalog_db) as session:
+        yield session
+
+
+@pytest.fixture
+def db(source_db: str) -> Iterator[Db]:
+    with psycopg.connect(source_db, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, v numeric); INSERT INTO t VALUES (1, 1), (2, 2)")
+        connection.execute("CREATE TABLE o (id int PRIMARY KEY); INSERT INTO o VALUES (7)")
+        yield connection
+
+
+def assert_equal(ps: penstock.Session, dsn: str, *names: str) -> None:
+    with SourceAt(dsn) as server:
+        lease = ps.engine.captures.catch_up("shop", server.lsn)
+        settle_source(ps.engine.reader, ps.catalog, lease, "shop")
+        for name in names:
+            rows = ps.engine.reader.rows_arrow(relations.find(ps.catalog, name), server.lsn)
+            found = Counter(tuple(row.values()) for row in rows.to_pylist())
+            assert found == Counter(server.rows(f"SELECT * FROM public.{name}"))
+
+
+def here(ps: penstock.Session, name: str) -> list[dict[str, Any]]:
+    """All that is captured now."""
+    lease = ps.engine.captures.catch_up("shop")
+    settle_source(ps.engine.reader, ps.catalog, lease, "shop")
+    cut = sources.get(ps.catalog, "shop").settled
+    assert cut is not None
+    return ps.engine.reader.rows_arrow(relations.find(ps.catalog, name), cut).to_pylist()
+
+
+def stop_resync(ps: penstock.Session, table: str) -> None:
+    """A crash just after the old copy is out of sight."""
+    with failpoint.arm("tables.after_commit"), pytest.raises(FailpointReached):
+        ps.resync("shop", table)
+    ps.engine.captures.close()
+
+
+def read_by_a_view(ps: penstock.Session, table: str) -> None:
+    with ps.catalog.lease("test") as lease, ps.catalog.commit(lease, None, "view") as commit:
+        schema = relations.find(ps.catalog, table).schema
+        view = relations.add(commit, "totals", "view", "views/totals", schema)
+        commit.connection.execute(
+            "INSERT INTO dependencies (view_id, input_id, columns) VALUES (%s, %s, '{id}')",
+            (view, relations.find(ps.catalog, table).id),
+        )
+
+
+def test_a_resync_that_fails_leaves_the_source_and_goes_on(
+    ps: penstock.Session, db: Db, source_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ps.add_source("shop", source_db, tables=["t"])
+    before = sources.get(ps.catalog, "shop")
+
+    def fail(*_: object) -> None:
+        raise SourceUnreachable("the server went away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(home_copy, "copy_again", fail)
+        with pytest.raises(SourceUnreachable):
+            ps.resync("shop", "t")
+    assert sources.get(ps.catalog, "shop").slot == before.slot
+    db.execute("INSERT INTO t VALUES (3, 3)")
+    ps.add_source("shop", source_db, tables=["t"])
+    assert_equal(ps, source_db, "t")
+
+
+def test_a_table_that_lost_its_key_can_be_left_out(ps: penstock.Session, db: Db, source_db: str) -> None:
+    ps.add_source("shop", source_db, tables=["t", "o"])
+    db.execute("ALTER TABLE t DROP CONSTRAINT t_pkey")
+    with pytest.raises(psycopg.Error):
+        db.execute("UPDATE t SET v = 3")
+    ps.add_source("shop", source_db, tables=["o"])
+    db.execute("UPDATE t SET v = 3")
+    assert_equal(ps, source_db, "o")
+
+
+@pytest.mark.since(13, "a partitioned table is published as one")
+def test_leaves_are_not_checked_as_their_root(ps: penstock.Session, db: Db, source_db: str) -> None:
+    db.execute("CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    db.execute("CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)")
+    db.execute("ALTER TABLE p1 REPLICA IDENTITY FULL")
+    ps.add_source("shop", source_db, tables=["public.p"], partitions="leaves")
+    db.execute("INSERT INTO p VALUES (1)")
+    assert_equal(ps, source_db, "p1")
+
+
+def test_a_publication_that_another_source_will_drop_is_not_used(ps: penstock.Session, db: Db, source_db: str) -> None:
+    ps.add_source("shop", source_db, tables=["t"], publication_name="shared")
+    with pytest.raises(AlreadyExists, match="publication shared"):
+        ps.add_source("other", source_db, tables=["o"], publication_name="shared")
+    db.execute("INSERT INTO t VALUES (3, 3)")
+    assert_equal(ps, source_db, "t")
+
+
+def test_a_dropped_table_does_not_stop_an_interrupted_copy(ps: penstock.Session, db: Db, source_db: str) -> None:
+    with failpoint.arm("copy.after_commit", after=1), pytest.raises(FailpointReached):
+        ps.add_source("shop", source_db, tables=["public.*"], copy_workers=1)
+    db.execute("DROP TABLE t")
+    db.execute("INSERT INTO o VALUES (8)")
+    ps.add_source("shop", source_db, tables=["public.*"], copy_workers=1)
+    assert_equal(ps, source_db, "o")
+
+
+def test_other_tables_than_those_of_an_interrupted_start(ps: penstock.Session, db: Db, source_db: str) -> None:
+    with failpoint.arm("capture.slot_created"), pytest.raises(FailpointReached):
+        ps.add_source("shop", source_db, tables=["t"])
+    ps.add_source("shop", source_db, tables=["t", "o"])
+    assert_equal(ps, source_db, "t", "o")
+
+
+@pytest.mark.since(15, "row filters")
+def test_a_row_that_enters_the_filter_with_a_value_out_of_line(ps: penstock.Session, db: Db, source_db: str) -> None:
+    db.execute("CREATE TABLE f (id int PRIMARY KEY, big text); ALTER TABLE f ALTER big SET STORAGE EXTERNAL")
+    db.execute("INSERT INTO f SELECT i, repeat(i::text, 5000) FROM generate_series(1, 5) i")
+    db.execute("INSERT INTO f VALUES (101, 'x')")
+    ps.add_source("shop", source_db, tables=["public.f"], publication_row_filter={"public.f": "id > 100"})
+    db.execute("UPDATE f SET big = 'other' WHERE id = 101")
+    db.execute("UPDATE f SET id = 201 WHERE id = 1")
+    with pytest.raises(DecodeError, match=r"public\.f came into its row filter without its value of big"):
+        ps.engine.captures.catch_up("shop")
+    db.execute("ALTER TABLE f REPLICA IDENTITY FULL")
+    ps.resync("shop", "f")
+    db.execute("UPDATE f SET id = 202 WHERE id = 2; UPDATE f SET id = 3000 + id WHERE id = 101")
+    values = {row["id"]: row["big"] for row in here(ps, "f")}
+    assert values == {3101: "other", 201: "1" * 5000, 202: "2" * 5000}
+
+
+def test_a_value_that_does_not_fit_its_form_is_held_as_text_after_a_resync(
+    ps: penstock.Session, db: Db, source_db: str
+) -> None:
+    ps.add_source("shop", source_db, tables=["t", "o"])
+    db.execute("INSERT INTO t VALUES (5, 'NaN')")
+    with pytest.raises(FormChanged):
+        ps.engine.captures.catch_up("shop")
+    ps.resync("shop", "t")
+    db.execute("INSERT INTO t VALUES (6, 'NaN'); UPDATE t SET v = 9 WHERE id = 5")
+    assert {row["id"]: row["v"] for row in here(ps, "t")} == {1: "1", 2: "2", 5: "9", 6: "NaN"}
+
+
+@pytest.mark.parametrize("change", ["INSERT INTO t VALUES (5, 'NaN')", "ALTER TABLE t ADD extra int"])
+def test_views_do_not_get_another_shape_from_a_resync_that_was_interrupted(
+    ps: penstock.Session, db: Db, source_db: str, change: str
+) -> None:
+    ps.add_source("shop", source_db, tables=["t", "o"])
+    read_by_a_view(ps, "t")
+    stop_resync(ps, "t")
+    db.execute(change)
+    with pytest.raises(ConfigError, match="stream tables read it: totals"):
+        ps.add_source("shop", source_db, tables=["t", "o"])
+
+
+def test_a_table_that_is_copied_again_is_not_left_out_while_views_read_it(
+    ps: penstock.Session, db: Db, source_db: str
+) -> None:
+    ps.add_source("shop", source_db, tables=["t", "o"])
+    read_by_a_view(ps, "t")
+    stop_resync(ps, "t")
+    with pytest.raises(ConfigError, match="stream tables read it: totals"):
+        ps.add_source("shop", source_db, tables=["o"])
+    ps.add_source("shop", source_db, tables=["t", "o"])
+    assert_equal(ps, source_db, "t", "o")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("consolidate", "flush"), ("toast_handling", "sentinel"), ("on_schema_change", "follow")]
+)
+def test_options_that_a_home_does_not_follow_are_refused(
+    ps: penstock.Session, db: Db, source_db: str, option: str, value: str
+) -> None:
+    with pytest.raises(NotYet, match=option):
+        ps.add_source("shop", source_db, tables=["t"], **{option: value})
