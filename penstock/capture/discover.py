@@ -241,6 +241,11 @@ def _check_entry(entry: _Entry) -> None:
             f"capturing {entry.name}, which is {_KINDS[entry.kind]},",
             hint="Name plain tables, such as those it reads.",
         )
+    if "." in entry.schema or '"' in entry.name:
+        raise NotYet(
+            f"capturing {entry.spelled}, with a dot in its schema's name or a quote in its own,",
+            hint="Rename it, or leave it out.",
+        )
     if entry.persistence != "p":
         raise UnsafeTable(
             f"{entry.name} is not logged, so the WAL does not have its changes",

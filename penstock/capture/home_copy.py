@@ -47,7 +47,7 @@ from penstock.errors import NotYet, SchemaChanged
 from penstock.failpoint import FailpointReached, hit
 from penstock.lsn import Lsn
 from penstock.relation import segment
-from penstock.relation.home import Home
+from penstock.relation.home import Home, folder_name
 from penstock.relation.schema import Schema
 from penstock.relation.segment import Segment, SegmentFile, SegmentWriter
 from penstock.zset import among
@@ -360,7 +360,7 @@ class HomeCopies:
 
     def folder(self, name: str) -> str:
         schema, _, table = name.partition(".")
-        return f"tables/{self._source.name}/{schema}/{table}"
+        return f"tables/{self._source.name}/{folder_name(schema)}/{folder_name(table)}"
 
     def close(self) -> None:
         if self._pool is not None:

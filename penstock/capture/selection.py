@@ -123,8 +123,9 @@ def published(connection: Connection, publication: str) -> dict[str, Published]:
 
 def for_tables(config: SourceConfig, names: Collection[str]) -> SourceConfig:
     """The configuration with the row filters and column lists of these tables only."""
-    rows = {name: text for name, text in config.row_filters.items() if name == _EVERY or name in names}
-    columns = {name: listed for name, listed in config.column_lists.items() if name == _EVERY or name in names}
+    wanted = {_EVERY, *names}
+    rows = {name: text for name, text in _named(config.row_filters).items() if name in wanted}
+    columns = {name: listed for name, listed in _named(config.column_lists).items() if name in wanted}
     return replace(config, publication_row_filter=rows, publication_column_list=columns)
 
 

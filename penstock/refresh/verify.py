@@ -118,7 +118,7 @@ def _check_source(engine: Engine, where: Source, there: SourceAt, only: Relation
     engine.catch_up(until=Frontier({source: there.lsn}))
     checked.cuts[source] = there.lsn
     for relation in relations.of_source(engine.catalog, source):
-        if only is None or relation.id == only.id:
+        if relation.since <= there.lsn and (only is None or relation.id == only.id):
             actual = _rows(engine.reader.rows(relation, there.lsn))
             checked.compare(relation, there.rows(_table_query(relation, selected, partitioned)), actual)
     known = relations.every(engine.catalog)

@@ -41,3 +41,13 @@ class Home:
 
     def relative(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
+
+
+def folder_name(name: str) -> str:
+    """A name as that of one folder.
+
+    >>> folder_name("orders"), folder_name("a/b"), folder_name("..")
+    ('orders', 'a%2Fb', '%2E%2E')
+    """
+    part = name.replace("%", "%25").replace("/", "%2F")
+    return part if part.strip(".") else part.replace(".", "%2E")

@@ -196,3 +196,35 @@ def test_options_that_a_home_does_not_follow_are_refused(
 ) -> None:
     with pytest.raises(NotYet, match=option):
         ps.add_source("shop", source_db, tables=["t"], **{option: value})
+
+
+@pytest.mark.parametrize("name", ["a/b", "../../../x", "..", "%s{}", "A.b é "])
+def test_a_table_stays_in_its_own_folder_whatever_its_name(
+    ps: penstock.Session, db: Db, source_db: str, tmp_path: Path, name: str
+) -> None:
+    db.execute(f'CREATE TABLE "{name}" (id int PRIMARY KEY); INSERT INTO "{name}" VALUES (1)')
+    ps.add_source("shop", source_db, tables=[f'public."{name}"'])
+    db.execute(f'INSERT INTO "{name}" VALUES (2)')
+    assert here(ps, f"public.{name}") == [{"id": 1}, {"id": 2}]
+    folders = {path.parent.parent for path in tmp_path.rglob("*.parquet")}
+    assert folders == {tmp_path / "home" / "changelog" / "tables" / "shop" / "public"}
+
+
+@pytest.mark.parametrize("name", ['"my.schema".t', 'public."say ""t"""'])
+def test_a_name_that_cannot_be_written_down_is_refused(ps: penstock.Session, db: Db, source_db: str, name: str) -> None:
+    db.execute('CREATE SCHEMA "my.schema"')
+    db.execute(f"CREATE TABLE {name} (id int PRIMARY KEY)")
+    with pytest.raises(NotYet, match="or a quote in its own"):
+        ps.add_source("shop", source_db, tables=[name])
+    assert sources.every(ps.catalog) == []
+
+
+@pytest.mark.since(15, "row filters")
+@pytest.mark.parametrize("key", ["T", 'public."T"'])
+def test_a_selection_holds_however_its_table_is_spelled(ps: penstock.Session, db: Db, source_db: str, key: str) -> None:
+    db.execute('CREATE TABLE "T" (id int PRIMARY KEY, v text); INSERT INTO "T" VALUES (1), (200)')
+    options = {"publication_row_filter": {key: "id > 100"}, "publication_column_list": {key: ["id"]}}
+    ps.add_source("shop", source_db, tables=['public."T"'], **options)
+    db.execute('INSERT INTO "T" VALUES (2), (201)')
+    ps.resync("shop", "T")
+    assert here(ps, "public.T") == [{"id": 200}, {"id": 201}]

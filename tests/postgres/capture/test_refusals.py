@@ -233,7 +233,7 @@ def test_a_stream_that_cannot_start_takes_everything_back(db, make_source, monke
     def no_sender(*args, **options):
         raise NoSlotLeft("number of requested standby connections exceeds max_wal_senders")
 
-    monkeypatch.setattr("penstock.capture.source.WalStream", no_sender)
+    monkeypatch.setattr("penstock.capture.reading.WalStream", no_sender)
     source = make_source("t", snapshot_mode="never")
     with pytest.raises(NoSlotLeft):
         source.open()
