@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import psycopg
 
 from penstock import failpoint
+from penstock.capture import ddl_trigger
 from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.checks import check_new, check_readable, check_role, check_server, check_truncates
 from penstock.capture.config import SourceConfig
@@ -109,6 +110,7 @@ def attach_new(connection: Connection, config: SourceConfig, expected: Mapping[s
     try:
         if not only:
             publish(connection, config.publication_name, tables, undo)
+            _watch_ddl(connection, config, undo)
         failpoint.hit("capture.publication_made")
         attached = _make_slot(connection, config, tables, undo)
     except (PenstockError, psycopg.Error):
@@ -157,6 +159,8 @@ def attach_restored(
         now = read_membership(connection, config.publication_name, ())
         check_membership(config.publication_name, Membership(state.publication, frozenset()), now)
     check_publication(publication, tables, extend=False)
+    if config.ddl_trigger:
+        ddl_trigger.install(connection, config.slot_name)
     if not config.two_phase:  # what is prepared has rows before it has a commit
         confirmed = status.confirmed_lsn if status else None
         check_same_log(connection, config.publication_name, state, confirmed, tables)
@@ -168,9 +172,13 @@ def attach_restored(
 
 
 def remove(dsn: str, slot: str, publication: str) -> None:
-    """Drop the slot, and the publication if penstock made it. May be repeated; refuses a slot that is being read."""
+    """Drop the slot, and the publication if penstock made it. May be repeated; refuses a slot that is being read.
+
+    Event triggers go too, unless another slot needs them.
+    """
     with connect(dsn) as connection:
         drop_slot(connection, slot)
+        ddl_trigger.remove(connection, slot)
         drop_publication(connection, publication)
 
 
@@ -251,6 +259,13 @@ def publish(connection: Connection, name: str, tables: dict[str, SourceTable], u
     if added:
         extend_publication(connection, name, added)
         undo.callback(shrink_publication, connection, name, added)
+
+
+def _watch_ddl(connection: Connection, config: SourceConfig, undo: ExitStack) -> None:
+    """Before the slot is made: none of what it will give is missed then."""
+    if config.ddl_trigger:
+        undo.callback(ddl_trigger.remove, connection, config.slot_name)
+        ddl_trigger.install(connection, config.slot_name)
 
 
 def _make_slot(

@@ -98,6 +98,7 @@ class SourceConfig:
     toast_cache_bytes: int = 64 << 20
     consolidate: Consolidate = "transaction"
     on_schema_change: SchemaChanges = "follow"
+    ddl_trigger: bool = False  # event triggers on the source tell of DDL (14 and later)
     two_phase: bool = False
     streaming: Streaming = "auto"
     reader: Reader = "auto"

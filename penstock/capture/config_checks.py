@@ -33,6 +33,7 @@ _COUNTS = (
 _SWITCHES = (
     "failover",
     "include_before_image",
+    "ddl_trigger",
     "two_phase",
     "server_heartbeat_enabled",
     "reconnect",

@@ -131,7 +131,7 @@ class WalDecoder:
         if kind == b"R":
             self._relations.announce(parse_relation(message, streamed=top > 0), top)
         elif kind == b"M":
-            self._relations.message(parse_message(message, streamed=top > 0))
+            self._relations.message(parse_message(message, streamed=top > 0), top)
         elif kind not in _PASSED_OVER:
             event = parse_event(message)
             if event is None:

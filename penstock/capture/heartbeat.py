@@ -1,8 +1,9 @@
 """A slot moves although nobody writes to its tables: a small logical message where other tables fill the WAL.
 
 PostgreSQL lets a slot pass WAL only up to a commit that was acknowledged or a position the server announced. On a quiet
-connection its keepalives do that; where they do not come in time, a transactional message is a commit of our own, which
-is delivered, acknowledged, and takes the slot along. Nothing is written while the whole server is idle.
+connection its keepalives do that; where they do not come in time, a transactional message is a commit of our own.
+Before 15 it is delivered; later servers pass over a transaction without a row for us, and are asked how far they have
+read. Either is acknowledged, and takes the slot along. Nothing is written while the whole server is idle.
 """
 
 from __future__ import annotations

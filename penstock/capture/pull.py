@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import suppress
+from dataclasses import replace
 
 import psycopg
 from psycopg import sql
@@ -120,7 +121,7 @@ class PullReader:
         self._headed = False
 
     def _command(self, end: Lsn) -> sql.Composed:
-        options = PluginOptions(self._options.publication, self._options.binary).of(OLDEST)
+        options = replace(self._options, streaming=False, two_phase=False).of(OLDEST)
         options["proto_version"] = "1"
         listed = [sql.Literal(text) for pair in options.items() for text in pair]
         return sql.SQL(

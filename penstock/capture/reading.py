@@ -139,6 +139,11 @@ class Reading:
                 self._stream.tell()
         return taken
 
+    def ask(self) -> None:
+        """Have the server tell how far it has read."""
+        if self._stream is not None:
+            self._stream.tell(reply=True)
+
     def acknowledge(self, lsn: Lsn) -> None:
         """Everything up to `lsn` is durable with the caller."""
         self.acknowledged = Lsn(max(self.acknowledged, lsn))
@@ -229,7 +234,8 @@ class Reading:
             for column, send in zip(table.schema.columns, table.sends, strict=True)
         )
         config = self._config
-        return PluginOptions(config.publication_name, binary, config.streaming != "off", config.two_phase)
+        streaming = config.streaming != "off"
+        return PluginOptions(config.publication_name, binary, streaming, config.two_phase, config.ddl_trigger)
 
     def _movable(self) -> Lsn:
         """How far the slot may move: never past a PREPARE that is neither committed nor rolled back.

@@ -2,7 +2,8 @@
 
 With `follow`, a shape that older rows can be brought into goes on as the table's next version; what would leave older
 rows unknown is `SchemaChanged`. With `stop`, every difference is. Nothing is guessed. A shape announced inside a
-transaction that is still open holds for its rows alone until it commits.
+transaction that is still open holds for its rows alone until it commits. DDL that a message tells of, and that changed
+or took away rows without writing them, is `SchemaChanged` too.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from penstock.capture.config import SchemaChanges
+from penstock.capture.ddl_trigger import Ddl, parse_ddl
 from penstock.capture.discover import SourceTable, in_key
 from penstock.capture.evolution import CatalogTable, Evolved, Known, SchemaChange, evolve
 from penstock.capture.messages import LogicalMessage, Relation, RelationColumn
@@ -44,6 +46,7 @@ class Relations:
         self._by_name = dict(tables)
         self._by_oid = {table.oid: table for table in tables.values()}
         self._open: dict[int, dict[int, SourceTable]] = {}
+        self._refused: dict[int, SchemaChanged] = {}  # by open transactions, should they commit
         self._passed: dict[int, list[SourceTable]] = {}  # earlier shapes
         self._known = {table.oid: Known(table.filenode, table.attributes) for table in tables.values()}
         self._announced: set[int] = set()
@@ -71,20 +74,37 @@ class Relations:
 
     def commit(self, top: int) -> None:
         """What the open transaction announced holds for all from now on."""
+        if top in self._refused:
+            raise self._refused[top]
         for oid, table in self._open.pop(top, {}).items():
             self._keep(table, oid, 0)
 
     def abort(self, top: int) -> None:
         """What the open transaction announced never was."""
+        self._refused.pop(top, None)
         self._open.pop(top, None)
 
     def restart(self) -> None:
         """Another reader goes on a little before here: what it announces first may be a shape that was passed."""
         self._open.clear()
+        self._refused.clear()
         self._announced.clear()
 
-    def message(self, message: LogicalMessage) -> None:
-        """A logical message; none means anything yet."""
+    def message(self, message: LogicalMessage, top: int = 0) -> None:
+        """DDL on a captured table, if it is that; of a new shape the announcement before its next row tells more."""
+        ddl = parse_ddl(message)
+        lost = ddl.lost if ddl is not None else None
+        if ddl is None or lost is None:
+            return
+        for table in self._captured(ddl, top):
+            refused = _lost(table.name, lost, gone=ddl.event == "sql_drop")
+            if not top:
+                raise refused
+            self._refused.setdefault(top, refused)
+
+    def _captured(self, ddl: Ddl, top: int) -> list[SourceTable]:
+        found = [self.table(oid, top) for oid in sorted(ddl.tables)]
+        return [table for table in found if table is not None]
 
     def _keep(self, table: SourceTable, oid: int, top: int) -> None:
         if top:
@@ -215,6 +235,14 @@ def schema_changed(name: str, difference: str) -> SchemaChanged:
     return SchemaChanged(
         f"{name} is not as it was captured: {difference}",
         hint=f"Copy it again with its new shape: ps.resync(…, {name!r}).",
+    )
+
+
+def _lost(name: str, what: str, *, gone: bool) -> SchemaChanged:
+    again = f"Copy it again: ps.resync(…, {name!r})"
+    return SchemaChanged(
+        f"rows of {name} captured so far are not its rows any more: {what}",
+        hint=f"{again}, if it was made again; if it was not, leave it out of the source." if gone else f"{again}.",
     )
 
 

@@ -355,8 +355,8 @@ class PostgresSource:
             taken = self._reader.take(timeout)
             if taken is not None:
                 self._took(taken)
-            if self._reader.streaming:
-                self._vitals.look_if_due(self._asking(), self._position)
+            if self._reader.streaming and self._vitals.look_if_due(self._asking(), self._position):
+                self._reader.ask()
         except SourceError as error:
             self._lose(error)
             return False

@@ -34,6 +34,7 @@ class PluginOptions:
     binary: bool
     streaming: bool = False
     two_phase: bool = False
+    messages: bool = False  # those of applications would come too
 
     def of(self, server_version: int) -> dict[str, str]:
         """As the server's version allows: 2 brought streamed transactions (14), 3 two-phase (15), 4 changed nothing
@@ -42,7 +43,8 @@ class PluginOptions:
         proto = next((proto for version, proto in versions if server_version >= version), 1)
         options = {"proto_version": str(proto), "publication_names": _quoted(self.publication)}
         if server_version >= 140000:
-            options["messages"] = "true"
+            if self.messages:
+                options["messages"] = "true"
             if self.binary:
                 options["binary"] = "true"
             if self.streaming:

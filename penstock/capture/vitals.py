@@ -65,12 +65,12 @@ class Vitals:
     def returned(self) -> None:
         self.metrics = replace(self.metrics, reconnects=self.metrics.reconnects + 1)
 
-    def look_if_due(self, connection: Connection, position: Lsn) -> None:
-        """Now and then: is the publication still the one it was, and does the slot need a message to move?"""
+    def look_if_due(self, connection: Connection, position: Lsn) -> bool:
+        """Now and then: is the publication still the one it was, and does the slot need a message to move? True if so,
+        and it was written: the server may be asked how far it is."""
         if time.monotonic() >= self._look_at:
             self.look(connection)
-        if self.heartbeat.is_due():
-            self.heartbeat.beat(connection, position)
+        return self.heartbeat.is_due() and self.heartbeat.beat(connection, position)
 
     def look(self, connection: Connection) -> None:
         """PostgreSQL 18 passes over changes that no publication wants any more, and does not say so."""
