@@ -170,7 +170,10 @@ class Backlog:
         known = int(self._commits[-1, TXN_ROWS]) if self.ready else 0
         waiting = [part for part in self._parts if int(part.positions[-1]) >= known]
         waiting += [part for opened in self._open.values() for part in opened.parts]
-        held = [(part, part.rows) for part in waiting if isinstance(part.rows, Rows)]
+        self._put_away(waiting)
+
+    def _put_away(self, parts: list[Part]) -> None:
+        held = [(part, part.rows) for part in parts if isinstance(part.rows, Rows)]
         places = self._spill.write([rows for _, rows in held]) if held else []
         for (part, _), place in zip(held, places, strict=True):
             self._held -= part.held
@@ -208,8 +211,13 @@ class Backlog:
         """Its parts without the rows of rolled-back subtransactions, counted anew."""
         if not opened.aborted:
             return opened.parts
-        found = [self._only(part, part.outside(opened.aborted)) for part in opened.parts]
-        kept = [part for part in found if part is not None]
+        kept = []
+        for part in opened.parts:
+            left = self._only(part, part.outside(opened.aborted))
+            if left is not None:
+                kept.append(left)
+            if self._held > self._memory:  # spilled parts were loaded for it
+                self._put_away(kept)
         order = np.sort(np.concatenate([part.positions for part in kept])) if kept else np.empty(0, np.int64)
         for part in kept:
             part.base = int(np.searchsorted(order, part.base))

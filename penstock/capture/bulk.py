@@ -31,6 +31,11 @@ class Buffer:
         if length > self.data.size:
             self.data = np.empty(length, np.uint8)
 
+    def shrink(self) -> None:
+        """Room for an ordinary chunk again, once what was in it has been used."""
+        if self.data.size > _BUFFER:
+            self.data = np.empty(_BUFFER, np.uint8)
+
 
 @dataclass(frozen=True)
 class Chunk:

@@ -56,7 +56,7 @@ class WalDecoder:
 
     @property
     def keepalive(self) -> Lsn:
-        """Every commit up to here has been read."""
+        """Every commit up to here has been read, and could be used."""
         return Lsn(self._state[frames.KEEPALIVE_END])
 
     @property
@@ -78,6 +78,14 @@ class WalDecoder:
         self._relations.restart()
 
     def decode(self, chunk: Chunk) -> Decoded:
+        reached = int(self._state[frames.KEEPALIVE_END])
+        decoded = self._decode(chunk)
+        if decoded.failure is None:
+            reached = max(int(self._state[frames.KEEPALIVE_END]), chunk.reached)
+        self._state[frames.KEEPALIVE_END] = reached  # never past what cannot be used
+        return decoded
+
+    def _decode(self, chunk: Chunk) -> Decoded:
         decoded = Decoded()
         scanned = self._scan(chunk)
         done, commits = 0, 0  # rows and commits that are in steps already
@@ -95,8 +103,7 @@ class WalDecoder:
                 self._run(chunk, run, done, decoded)
                 return decoded
         run = _Scanned(scanned.rows[done:], scanned.commits[commits:], _NONE, scanned.failure)
-        if self._run(chunk, run, done, decoded):
-            self._state[frames.KEEPALIVE_END] = max(self._state[frames.KEEPALIVE_END], chunk.reached)
+        self._run(chunk, run, done, decoded)
         return decoded
 
     def _scan(self, chunk: Chunk) -> _Scanned:

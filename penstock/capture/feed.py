@@ -83,6 +83,7 @@ class Feed:
 
     def give_back(self, chunk: Chunk) -> None:
         if chunk.buffer is not None:
+            chunk.buffer.shrink()
             self._free.put(chunk.buffer)
 
     def close(self) -> None:

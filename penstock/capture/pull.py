@@ -44,7 +44,7 @@ FROM pg_replication_slots WHERE slot_name = %s
 
 
 class PullReader:
-    """Reads everything behind `start` that is flushed, range by range, and then has finished.
+    """Reads what is flushed behind `start`, range by range up to a megabyte before its end, and then has finished.
 
     A chunk without messages ends each range and tells how far it reached.
     """
@@ -107,7 +107,10 @@ class PullReader:
         with translated():
             confirmed, behind, flushed = self._position()
             self.read_until = confirmed
-            if flushed - confirmed < _LAST and confirmed >= self.until:
+            # The flushed log may end inside of a record of an open transaction, and the server would wait for the rest
+            # of it, with all that it has decoded: so not up to there. `until` lies before a commit that is flushed.
+            end = Lsn(min(confirmed + max(_RANGE, behind), max(flushed - _LAST, min(flushed, self.until))))
+            if end <= confirmed:
                 self.finished = True
                 return
             if behind > _RANGE // 2 and not self._messages:
@@ -115,7 +118,6 @@ class PullReader:
                 return
             self._messages = 0
             failpoint.hit("capture.pull_range")
-            end = Lsn(min(flushed, confirmed + max(_RANGE, behind)))
             self._connection.pgconn.send_query(self._command(end).as_bytes(self._connection))
             self._connection.pgconn.flush()
         self._headed = False

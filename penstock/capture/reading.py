@@ -128,6 +128,9 @@ class Reading:
             self._feed.give_back(chunk)
             for step in taken.decoded.steps:
                 self.backlog.apply(step)
+            failure = taken.decoded.failure
+            if failure is not None and failure.transient:
+                raise failure  # a look at the catalog failed: it comes again with the next connection
             if self.target is not None and taken.decoded.steps:
                 self.target.moved()
             self._streamed += chunk.used
@@ -155,11 +158,9 @@ class Reading:
     def aim(self) -> Lsn:
         """The server's position now, as a target for the reader."""
         with translated():
+            row = self._asking().execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
             if self._pull is not None:  # it reads the flushed log: our own commit flushes everything before it
                 self._asking().execute(_EMIT)
-                row = self._asking().execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
-            else:
-                row = self._asking().execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
         assert row is not None
         lsn = Lsn.parse(row[0])
         self.target = Target(lsn)
@@ -191,23 +192,27 @@ class Reading:
         return self._is_behind()
 
     def _change(self) -> None:
-        """Another reader; a stream follows a pull."""
-        pulled = self._pull is not None
-        if self._pull is not None and self._pull.oversized:
-            self._streaming_past = self.backlog.passed
+        """Another reader; a stream follows a pull, and goes on if there is no slot for one."""
+        if self._pull is None:
+            with suppress(NoSlotLeft):
+                self._start_pull()
+            return
+        oversized = self._pull.oversized
         self.stop()
         self.read_again()
-        if pulled:
-            self._start_stream()
-        else:
-            self.start()
+        if oversized:
+            self._streaming_past = self.backlog.passed
+        self._start_stream()
 
     def _start_pull(self) -> None:
+        """In place of a stream, if there is one."""
         config = self._config
-        self._pull = PullReader(config.dsn, config.slot_name, self.known, self._options())
-        if self.target is not None:
-            self._pull.until = self.target.lsn
-        self._feed = Feed(self._pull, config.slot_name)
+        pull = PullReader(config.dsn, config.slot_name, self.known, self._options())
+        if self.active:
+            self.stop()
+            self.read_again()
+        self._pull = pull
+        self._feed = Feed(pull, config.slot_name)
 
     def _start_stream(self) -> None:
         """From the known position; with two-phase from the slot's, so that what is still prepared comes again."""

@@ -47,17 +47,19 @@ class Refiner:
         """The same changes, fewer or fuller rows."""
         tables = batch.tables if batch.snapshot else self._consolidated(batch)
         tables = {name: self._toast.fill(batch.shapes[name], rows) for name, rows in tables.items() if rows.num_rows}
-        return replace(batch, tables=tables)
+        refined = replace(batch, tables=tables)
+        if not batch.snapshot:  # only now: what could not be filled is refined once more
+            self._in_parts = not batch.complete
+            if self._mode != "off":
+                self.consolidation += Consolidation(batch.rows, refined.rows)
+        return refined
 
     def _consolidated(self, batch: Batch) -> Mapping[str, pa.Table]:
         whole = batch.complete and not self._in_parts
-        self._in_parts = not batch.complete
         if self._mode == "off":
             return batch.tables
         tables = as_one(batch.tables) if self._mode == "flush" and whole else batch.tables
-        found = {name: consolidate(rows, batch.shapes[name].schema.key) for name, rows in tables.items()}
-        self.consolidation += Consolidation(batch.rows, sum(rows.num_rows for rows in found.values()))
-        return found
+        return {name: consolidate(rows, batch.shapes[name].schema.key) for name, rows in tables.items()}
 
 
 def as_one(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:

@@ -62,6 +62,7 @@ class PostgresSource:
         self._spill: Spill | None = None
         self._failure: PenstockError | None = None
         self._away: Reconnecting | None = None
+        self._cut: Batch | None = None  # out of the backlog, and not yet given to the caller
         self._shapes: dict[str, SourceTable] = {}
         self._versions: list[SchemaVersion] = []
 
@@ -335,19 +336,44 @@ class PostgresSource:
 
     def _deliver(self, limit: int) -> Batch | None:
         """A batch that is ready. Transactions without a row for us only move the position."""
-        while (batch := self._reader.backlog.take(limit)) is not None:
-            self._seen = last_mark(batch.tables) or self._seen
-            batch = self._refiner.refine(batch)
-            self._shapes_delivered(batch)
-            if batch.complete:
-                self._position, self._mark = batch.cut, self._seen
-            if batch.rows:
-                self._vitals.delivered(batch)
-                return batch
+        before = self._position, self._mark
+        try:
+            while (batch := self._next_batch(limit)) is not None:
+                self._shapes_delivered(batch)
+                if batch.complete:
+                    self._position, self._mark = batch.cut, self._seen
+                if batch.rows:
+                    self._vitals.delivered(batch)
+                    return batch
+        except BaseException as error:  # Ctrl-C too: what was cut out and given to nobody must come again
+            self._position, self._mark = before
+            self._failure = error if isinstance(error, PenstockError) else _interrupted(error)
+            raise
+        if self._cut is not None:
+            return None
         self._raise_failure()
         self._position = Lsn(max(self._position, self._reader.decoder.keepalive))
         self._vitals.caught_up(self._reader.decoder.server_time)
         return None
+
+    def _next_batch(self, limit: int) -> Batch | None:
+        """Cut out of the backlog and refined. One that needs a lost connection for that is kept until it is back."""
+        if self._cut is not None:
+            self._raise_failure()
+            if self._is_away():
+                return None
+        else:
+            self._cut = self._reader.backlog.take(limit)
+        if self._cut is None:
+            return None
+        try:
+            batch = self._refiner.refine(self._cut)
+        except SourceUnreachable as error:
+            self._lose(error)
+            return None
+        self._seen = last_mark(self._cut.tables) or self._seen
+        self._cut = None
+        return batch
 
     def _read(self, timeout: float) -> bool:
         """Take in what the server sent; True if there was something."""
@@ -377,8 +403,8 @@ class PostgresSource:
 
     def _is_reading(self, timeout: float) -> bool:
         """True once there is a reader: a lost connection is tried again, for at most `timeout` seconds of this call."""
-        if self._reader.active:
-            return True
+        if self._reader.active or self._failure is not None:
+            return self._reader.active
         try:
             if self._away is not None:
                 back = self._away.try_again(self._reattaching(), timeout)

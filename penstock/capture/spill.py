@@ -70,9 +70,16 @@ class Spill:
 
     def read(self, place: Place) -> Rows:
         """The rows again; the file goes with its last ones."""
-        with place.file.path.open("rb") as file:
-            file.seek(place.offset)
-            data = file.read(place.size)
+        try:
+            with place.file.path.open("rb") as file:
+                file.seek(place.offset)
+                data = file.read(place.size)
+        except OSError as error:
+            raise SourceError(
+                f"rows that were put into {place.file.path} could not be read back: {error.strerror or error}",
+                hint="Name a folder that nobody else empties with spill_directory, and open the source again from its "
+                "checkpoint. Nothing was lost.",
+            ) from error
         self.release(place)
         batch = pa.ipc.open_stream(data).read_next_batch()
         *columns, weights, ops, seqs, absent = batch.columns

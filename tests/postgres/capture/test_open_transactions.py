@@ -210,3 +210,24 @@ def test_a_transaction_longer_than_a_range_is_left_to_the_stream(server, db, ope
     drain(source, received)
     assert rows(received) == table(db)
     assert len(received.rows("public.a")) == 16_000
+
+
+def test_partly_rolled_back_blocks_stay_in_bounds_at_their_commit(server, db, opened, drain, tmp_path):
+    source = opened("bounded", max_transaction_memory_bytes=100_000)
+    source.open()
+    received = drain(source)
+    with psycopg.connect(server.dsn) as app:
+        for block in range(100):
+            app.execute("SAVEPOINT s")
+            big(app, 100_000 + block * 300, 300)
+            app.execute("ROLLBACK TO s")
+            big(app, 1 + block * 200, 200)
+        app.commit()
+    while (batch := source.poll(max_records=100, timeout=1)) is None:
+        pass
+    received.batches.append(batch)
+    assert source._reader.backlog._held < 200_000
+    drain(source, received, limit=5000)
+    assert rows(received) == table(db)
+    assert source._reader.backlog._held == 0
+    assert not list(tmp_path.rglob("*.arrow"))
