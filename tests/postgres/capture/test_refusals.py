@@ -414,3 +414,13 @@ def test_ddl_between_the_look_and_the_snapshot_stops_the_copy(db, make_source, m
     with pytest.raises(SchemaChanged, match="while its copy was prepared"):
         make_source("t").open()
     assert left_behind(db) == (0, 0)
+
+
+def test_a_server_that_passes_no_messages_on_cannot_tell_of_ddl(db, make_source):
+    if db.info.server_version >= 140000:
+        pytest.skip("pgoutput passes messages on from 14")
+    db.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with pytest.raises(SourceError, match="ddl_trigger needs PostgreSQL 14"):
+        make_source("t", ddl_trigger=True).open()
+    assert db.execute("SELECT count(*) FROM pg_event_trigger").fetchone() == (0,)
+    assert db.execute("SELECT count(*) FROM pg_publication").fetchone() == (0,)
