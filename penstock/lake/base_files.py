@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from penstock.zset import key_ids
+
 Mask = npt.NDArray[np.bool_]
 
 
@@ -26,6 +28,7 @@ class BaseFiles:
     def __init__(self, folder: Path, version: int) -> None:
         table = DeltaTable(str(folder), version=version)
         self._files = [_local(uri) for uri in table.file_uris()]
+        self._footers: dict[str, pq.FileMetaData] = {}
         vectors = pa.table(table.deletion_vectors())
         self._kept: dict[str, Mask] = {
             _local(path): vector.values.to_numpy(zero_copy_only=False)
@@ -58,25 +61,67 @@ class BaseFiles:
 
     def lookup(self, keys: pa.Table, schema: pa.Schema) -> pa.Table:
         """The rows whose key is among `keys` (a table of the key columns)."""
-        parts = [part.cast(schema) for file in self._files for part in self._hits(file, keys, schema.names)]
-        return pa.concat_tables(parts) if parts else schema.empty_table()
+        found = self.matching([keys], schema)
+        assert found is not None
+        return found
 
-    def _hits(self, file: str, keys: pa.Table, names: Sequence[str]) -> Iterator[pa.Table]:
-        reader = pq.ParquetFile(file)
-        first = keys.column_names[0]
-        low, high = (pc.min(keys[first]).as_py(), pc.max(keys[first]).as_py())
+    def may_match(self, wanted: Sequence[pa.Table]) -> int:
+        """How many rows `matching` would look at."""
+        return sum(
+            footer.row_group(group).num_rows
+            for footer in map(self._footer, self._files)
+            for group in range(footer.num_row_groups)
+            if _may_hold_any(footer.row_group(group), wanted)
+        )
+
+    def holds(self, schema: pa.Schema) -> bool:
+        """True where every file has these columns in these types: not if it was written in an earlier shape."""
+        shapes = [self._footer(file).schema.to_arrow_schema() for file in self._files]
+        return all(
+            shape.get_field_index(field.name) >= 0 and shape.field(field.name).type == field.type
+            for shape in shapes
+            for field in schema
+        )
+
+    def matching(self, wanted: Sequence[pa.Table], schema: pa.Schema, limit: int | None = None) -> pa.Table | None:
+        """The rows equal to a row of one of the tables in all of its columns, NULL equal to NULL; None if they are
+        more than `limit`."""
+        parts, count = [schema.empty_table()], 0
+        for file in self._files:
+            for part in self._hits(file, wanted, schema.names):
+                count += part.num_rows
+                if limit is not None and count > limit:
+                    return None
+                parts.append(part.cast(schema))
+        return pa.concat_tables(parts)
+
+    def _hits(self, file: str, wanted: Sequence[pa.Table], names: Sequence[str]) -> Iterator[pa.Table]:
+        footer = self._footer(file)
+        keys = list(dict.fromkeys(name for table in wanted for name in table.column_names))
+        others = [name for name in names if name not in keys]
         offset = 0
-        for group in range(reader.num_row_groups):
-            meta = reader.metadata.row_group(group)
-            if _may_hold(meta, first, low, high):
-                found = reader.read_row_group(group, columns=keys.column_names)
-                mask = _among(found.select(keys.column_names), keys)
-                kept = self._mask(file, offset)
-                if kept is not None:
-                    mask &= _padded(kept, found.num_rows)
-                if mask.any():
-                    yield reader.read_row_group(group, columns=list(names)).select(list(names)).filter(pa.array(mask))
-            offset += meta.num_rows
+        with pq.ParquetFile(file, metadata=footer) as reader:
+            for group in range(footer.num_row_groups):
+                meta = footer.row_group(group)
+                if _may_hold_any(meta, wanted):
+                    found = reader.read_row_group(group, columns=keys)
+                    mask = among_any(found, wanted)
+                    kept = self._mask(file, offset)
+                    if kept is not None:
+                        mask &= _padded(kept, found.num_rows)
+                    hits = pa.array(np.flatnonzero(mask))
+                    if len(hits):
+                        rows = found.take(hits)
+                        for name in others:
+                            rest = reader.read_row_group(group, columns=[name])
+                            rows = rows.append_column(rest.schema.field(name), rest[name].take(hits))
+                        yield rows.select(list(names))
+                offset += meta.num_rows
+
+    def _footer(self, file: str) -> pq.FileMetaData:
+        if file not in self._footers:
+            self._footers[file] = pq.read_metadata(file)
+        return self._footers[file]
 
     def _mask(self, file: str, offset: int) -> Mask | None:
         kept = self._kept.get(file)
@@ -109,29 +154,44 @@ def _with(rows: pa.Table, mask: Mask | None) -> pa.Table:
     return rows if mask is None else rows.filter(pa.array(_padded(mask, rows.num_rows)))
 
 
-def _may_hold(meta: pq.RowGroupMetaData, column: str, low: object, high: object) -> bool:
+def _may_hold_any(meta: pq.RowGroupMetaData, wanted: Sequence[pa.Table]) -> bool:
+    return any(all(_may_hold(meta, name, keys[name]) for name in keys.column_names) for keys in wanted)
+
+
+def _may_hold(meta: pq.RowGroupMetaData, column: str, keys: pa.ChunkedArray) -> bool:
+    """False where the statistics say that none of the keys is in the row group. Only integers are compared: texts may
+    be truncated there, and of NULLs, when asked for, the statistics need not tell the number."""
+    if not pa.types.is_integer(keys.type) or keys.null_count:
+        return True
     for index in range(meta.num_columns):
         chunk = meta.column(index)
         if chunk.path_in_schema == column:
             stats = chunk.statistics
-            if stats is None or not stats.has_min_max or isinstance(low, (str, bytes)):
-                return True  # text statistics may be truncated
-            return bool(stats.min <= high and stats.max >= low)
+            if stats is None or not stats.has_min_max:
+                return True
+            return bool(pc.any(pc.and_(pc.greater_equal(keys, stats.min), pc.less_equal(keys, stats.max))).as_py())
     return True
 
 
+def among_any(rows: pa.Table, wanted: Sequence[pa.Table]) -> Mask:
+    """Which rows equal, in all columns of one of the tables, a row of it; NULL equals NULL."""
+    mask = np.zeros(rows.num_rows, dtype=bool)
+    for keys in wanted:
+        mask |= _among(rows.select(keys.column_names), keys)
+    return mask
+
+
 def _among(rows: pa.Table, keys: pa.Table) -> Mask:
-    """Which rows' key is in `keys`: each column by itself first, the combination only for what is left."""
+    """Each column by itself first, the combination only for what is left."""
+    wanted = keys.cast(pa.schema([(name, rows.schema.field(name).type) for name in keys.column_names]))
     mask = np.ones(rows.num_rows, dtype=bool)
     for name in keys.column_names:
-        values = keys[name].combine_chunks().cast(rows.schema.field(name).type)
+        values = wanted[name].combine_chunks()
         mask &= pc.is_in(rows[name], value_set=values).to_numpy(zero_copy_only=False)
     if len(keys.column_names) == 1 or not mask.any():
         return mask
     candidates = np.flatnonzero(mask)
-    numbered = rows.take(pa.array(candidates)).append_column("_at", pa.array(candidates))
-    wanted = keys.cast(rows.select(keys.column_names).schema)
-    hits = numbered.join(wanted, keys=keys.column_names, join_type="left semi")["_at"].to_numpy()
-    exact = np.zeros(rows.num_rows, dtype=bool)
-    exact[hits] = True
-    return exact
+    found = rows.take(pa.array(candidates)).cast(wanted.schema)
+    ids = key_ids(pa.concat_tables([found, wanted]))
+    mask[candidates] = np.isin(ids[: len(candidates)], ids[len(candidates) :])
+    return mask

@@ -105,7 +105,8 @@ class Reader:
 
     def frame(self, rows: pa.Table, relation: Relation, columns: Sequence[str]) -> DataFrame:
         """Arrow rows with a weight as a Spark relation whose size the planner knows."""
-        return self.spark().createDataFrame(rows.select([*columns, WEIGHT]), schema=_struct(ddl(relation, columns)))
+        whole = rows.select([*columns, WEIGHT]).combine_chunks()  # Spark 4.2 stops reading at a chunk without rows
+        return self.spark().createDataFrame(whole, schema=_struct(ddl(relation, columns)))
 
     def state(self, relation: Relation, position: int, columns: Sequence[str]) -> DataFrame:
         """Weighted rows whose sum is the relation at `position`."""
@@ -127,7 +128,7 @@ class Reader:
         Planning a scan of a Delta table runs several Spark jobs; a version's files never change, and a scan of them as
         plain Parquet runs none. Sums do not mind the hidden rows being there once with +1 and once with −1.
         """
-        files = self._files(relation, base)
+        files = self.base_files(relation, base)
         if files.hidden_rows > SMALL or not files.paths:
             return _weighted(self.base_rows(relation, base), columns)
         rows = _weighted(self._parquet(relation, base.delta_version, files.paths), columns)
@@ -138,7 +139,7 @@ class Reader:
             minus = minus.append_column(name, files.hidden(relation.schema.arrow([name]))[name])
         return rows.unionByName(self.frame(minus, relation, columns))
 
-    def _files(self, relation: Relation, base: Base) -> BaseFiles:
+    def base_files(self, relation: Relation, base: Base) -> BaseFiles:
         return base_files(self.home.base(relation.folder), base.delta_version, relation.id)
 
     def _parquet(self, relation: Relation, version: int, paths: list[str]) -> DataFrame:
@@ -178,7 +179,7 @@ class Reader:
         since = base.position if base else -1
         parts = [self.changes_arrow(relation, since, position, names)]
         if base:
-            there = self._files(relation, base).rows(schema)
+            there = self.base_files(relation, base).rows(schema)
             parts.append(there.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), there.num_rows)))
         total = consolidate(pa.concat_tables(parts), names)
         copies = np.maximum(total[WEIGHT].to_numpy(), 0)
@@ -200,7 +201,7 @@ class Reader:
         left = wanted.filter(pc.invert(among(wanted, latest.select(key))))
         if base is None or not left.num_rows:
             return found
-        there = self._files(relation, base)
+        there = self.base_files(relation, base)
         return pa.concat_tables([found, there.lookup(left, relation.schema.arrow())])
 
 

@@ -18,7 +18,9 @@ from pyspark.sql import functions as F
 
 from penstock.catalog.relations import Relation
 from penstock.lake.reader import PENDING, SMALL, Reader, net
+from penstock.refresh import reads
 from penstock.refresh.plans import Plan, Rendered
+from penstock.refresh.reads import At, Frames
 from penstock.relation.segment import Segment, SegmentWriter, rows_with_weight
 from penstock.views import Read, View, placeholder
 from penstock.zset import WEIGHT, consolidate
@@ -53,7 +55,6 @@ class Changes:
 
 
 Writers = Mapping[str, SegmentWriter]
-Frames = Mapping[Read, DataFrame]
 
 
 def differential(
@@ -69,11 +70,9 @@ def differential(
     sizes = {one.relation.name: size(reader, one.relation) for one in inputs}
     sizes |= {name: size(reader, relation) for name, relation in stored.relations.items()}
     changes = {one.relation.name: reader.changed_rows(one.relation, one.before, one.after) for one in inputs}
-    rendered = plan.delta(frozenset(deltas), sizes, changes)
-    frames = {
-        read: deltas[read.relation] if read.kind == "delta" else _state(reader, read, view, inputs, stored)
-        for read in rendered.program.reads
-    }
+    rendered = plan.delta(frozenset(read.relation for read in deltas), sizes, changes)
+    places = {read: _at(read, view, inputs, stored) for read in rendered.program.reads}
+    frames = reads.frames(reader, rendered.program, deltas, places)
     if sum(changes.values()) <= SMALL:
         return _write_rows(_collect(reader, rendered, frames, stored), writers)
     return _write_frames(_outputs(reader, rendered, frames, stored), writers)
@@ -100,28 +99,27 @@ def size(reader: Reader, relation: Relation) -> int:
     return (base.rows if base else 0) + reader.changed_rows(relation, base.position if base else -1, PENDING)
 
 
-def _visible_changes(reader: Reader, view: View, inputs: Sequence[Input]) -> dict[str, DataFrame]:
+def _visible_changes(reader: Reader, view: View, inputs: Sequence[Input]) -> dict[Read, pa.Table | DataFrame]:
     """Changes over the columns the view uses; an update that it cannot see cancels, and so may a whole input."""
-    found = {}
+    found: dict[Read, pa.Table | DataFrame] = {}
     for one in inputs:
-        name, columns = one.relation.name, view.used_columns[one.relation.name]
+        read, columns = Read("delta", one.relation.name), view.used_columns[one.relation.name]
         changed = reader.changed_rows(one.relation, one.before, one.after)
         if changed > SMALL:
-            found[name] = net(reader.changes(one.relation, one.before, one.after, columns), columns)
+            found[read] = net(reader.changes(one.relation, one.before, one.after, columns), columns)
         elif changed:
             rows = reader.changes_arrow(one.relation, one.before, one.after, columns)
             if rows.num_rows:
-                found[name] = reader.frame(rows, one.relation, columns)
+                found[read] = rows
     return found
 
 
-def _state(reader: Reader, read: Read, view: View, inputs: Sequence[Input], stored: Stored) -> DataFrame:
+def _at(read: Read, view: View, inputs: Sequence[Input], stored: Stored) -> At:
     if read.kind == "state":
         relation = stored.relations[read.relation]
-        return reader.state(relation, -1 if stored.round is None else stored.round, relation.schema.names)
+        return At(relation, -1 if stored.round is None else stored.round, relation.schema.names)
     one = next(one for one in inputs if one.relation.name == read.relation)
-    position = one.before if read.kind == "before" else one.after
-    return reader.state(one.relation, position, view.used_columns[read.relation])
+    return At(one.relation, one.before if read.kind == "before" else one.after, view.used_columns[read.relation])
 
 
 def _bind(frames: Frames) -> None:

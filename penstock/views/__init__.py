@@ -10,11 +10,12 @@ from penstock.views.compile import compile_view
 from penstock.views.explain import explain
 from penstock.views.parse import Resolver
 from penstock.views.program import Output, Program, delta, full
+from penstock.views.reach import Match, Reach
 from penstock.views.render import placeholder
 from penstock.views.typer import Described, PostgresTyper, Typer
 from penstock.views.view import OperatorState, View
 
 __all__ = [
-    "Described", "OperatorState", "Output", "PostgresTyper", "Program", "Read", "Relation", "Resolver", "Typer", "View",
-    "compile_view", "delta", "explain", "full", "placeholder",
+    "Described", "Match", "OperatorState", "Output", "PostgresTyper", "Program", "Reach", "Read", "Relation",
+    "Resolver", "Typer", "View", "compile_view", "delta", "explain", "full", "placeholder",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from penstock.views.algebra import Aggregate, Filter, Join, Node, Project, Scan, UnionAll, aggregates, inputs
 from penstock.views.expr import Expr
 from penstock.views.program import delta
+from penstock.views.reach import Reach
 from penstock.views.render import POSTGRES
 from penstock.views.view import View
 
@@ -21,8 +22,17 @@ def explain(view: View, changed: frozenset[str] | None = None) -> str:
     lines.append(f"when {', '.join(sorted(moved)) or 'nothing'} changes:")
     program = delta(view, moved, "postgres")
     lines += [f"  {law}" for law in program.laws]
-    lines += [f"  reads {read.kind} of {read.relation}" for read in sorted(program.reads, key=str)]
+    reached = {one.read: one for one in program.reach}
+    for read in sorted(program.reads, key=str):
+        lines.append(f"  reads {read.kind} of {read.relation}{_only(reached.get(read))}")
     return "\n".join(lines)
+
+
+def _only(reached: Reach | None) -> str:
+    if reached is None:
+        return ""
+    ties = [f"{', '.join(m.columns)} in {m.by.kind} of {m.by.relation}" for m in reached.matches]
+    return f", where {' or '.join(dict.fromkeys(ties)) or 'false'}"
 
 
 def _tree(node: Node, numbers: dict[Aggregate, str], depth: int) -> list[str]:

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from penstock.relation.schema import Column
 from penstock.views.algebra import Aggregate, Empty, Group, Leaf, Node, Project, Read, Scan, outputs, walk
+from penstock.views.reach import Reach, reach
 from penstock.views.render import Dialect, Renderer, dialect_of
 from penstock.views.render.block import select
 from penstock.views.render.combine import combined
@@ -54,6 +55,11 @@ class Program:
     reads: frozenset[Read]
     laws: tuple[str, ...]
     dialect: Dialect
+
+    @cached_property
+    def reach(self) -> tuple[Reach, ...]:
+        """Of which reads only some rows matter, and which."""
+        return reach(output.tree for output in self.outputs.values())
 
     def combined_sql(self) -> str:
         """All outputs in one SELECT (Spark): `_weight`, and a struct column per output named as it.

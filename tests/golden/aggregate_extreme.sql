@@ -8,9 +8,9 @@
 --   Δ scan(R) = changes of R
 --   Δ γ(R) = −γ₀ + γ₁ on the groups of ΔR
 --   Δ π(R) = π(ΔR)
---   reads after of u
+--   reads after of u, where k in delta of u
 --   reads delta of u
---   reads state of agg0
+--   reads state of agg0, where g0 in delta of u
 
 -- Spark, what changed:
 WITH q1 AS (

@@ -11,7 +11,7 @@
 --   Δ σ(R) = σ(ΔR)
 --   Δ π(R) = π(ΔR)
 --   reads delta of t
---   reads state of agg0
+--   reads state of agg0, where g0 in delta of t
 
 -- Spark, what changed:
 WITH q1 AS (

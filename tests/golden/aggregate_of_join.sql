@@ -11,11 +11,11 @@
 --   Δ (L ⋈ R) = ΔL ⋈ R₀ + L₁ ⋈ ΔR
 --   Δ γ(R) = −γ₀ + γ₁ on the groups of ΔR
 --   Δ π(R) = π(ΔR)
---   reads after of t
---   reads before of w
+--   reads after of t, where k in delta of w
+--   reads before of w, where k in delta of t
 --   reads delta of t
 --   reads delta of w
---   reads state of agg0
+--   reads state of agg0, where g0 in before of w or g0 in delta of w
 
 -- Spark, what changed:
 WITH q1 AS (

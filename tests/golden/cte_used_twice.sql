@@ -14,7 +14,7 @@
 --   Δ γ(R) = −γ₀ + γ₁ on the groups of ΔR
 --   Δ π(R) = π(ΔR)
 --   Δ (L ⋈ R) = ΔL ⋈ R₀ + L₁ ⋈ ΔR
---   reads after of u
+--   reads after of u, where k in delta of u
 --   reads delta of u
 --   reads state of agg0
 

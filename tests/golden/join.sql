@@ -10,8 +10,8 @@
 --   Δ σ(R) = σ(ΔR)
 --   Δ (L ⋈ R) = ΔL ⋈ R₀ + L₁ ⋈ ΔR
 --   Δ π(R) = π(ΔR)
---   reads after of t
---   reads before of u
+--   reads after of t, where k in delta of u
+--   reads before of u, where k in delta of t
 --   reads delta of t
 --   reads delta of u
 

@@ -9,10 +9,10 @@
 --   Δ scan(R) = changes of R
 --   Δ (L ⋈ R) = ΔL ⋈ R₀ + L₁ ⋈ ΔR
 --   Δ π(R) = π(ΔR)
---   reads after of t
---   reads after of u
---   reads before of u
---   reads before of w
+--   reads after of t, where k in delta of u or k in delta of w
+--   reads after of u, where k in delta of w
+--   reads before of u, where k in delta of t
+--   reads before of w, where k in delta of t or k in delta of u
 --   reads delta of t
 --   reads delta of u
 --   reads delta of w

@@ -121,8 +121,10 @@ class Maintained:
 
     def refresh(self, changed: frozenset[str], sizes: Mapping[str, int] | None = None) -> None:
         program = delta(self.view, changed, "postgres", sizes)
-        found = {name: self.connection.execute(output.sql).fetchall() for name, output in program.outputs.items()}
-        for name, rows in found.items():
+        self.store({name: self.connection.execute(out.sql).fetchall() for name, out in program.outputs.items()})
+
+    def store(self, changes: Mapping[str, Sequence[Row]]) -> None:
+        for name, rows in changes.items():
             if rows:
                 marks = ", ".join(["%s"] * len(rows[0]))
                 with self.connection.cursor() as cursor:
