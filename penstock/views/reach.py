@@ -265,7 +265,7 @@ def _matches(node: Leaf, bound: _Bound) -> frozenset[Match] | None:
 
 def _alike(a: Column, b: Column) -> bool:
     """Values that are equal in SQL exactly where they are held alike."""
-    return kind(a.pg) == kind(b.pg) and kind(a.pg) in _EXACT and a.spark == b.spark
+    return kind(a.computed) == kind(b.computed) and kind(a.computed) in _EXACT and a.spark == b.spark
 
 
 def _renamed(bounds: Iterable[_Bound], stands: Mapping[str, Expr]) -> tuple[_Bound, ...]:
