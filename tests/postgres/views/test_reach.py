@@ -12,14 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from postgres.views.maintained import Inputs, Maintained, Row, relation
 from postgres.views.queries import TABLES, TEMPLATES, Grammar
-from postgres.views.test_rules import Workload, inputs  # noqa: F401
+from postgres.views.test_rules import follow, inputs  # noqa: F401
 
 from penstock.relation.schema import Column
 from penstock.relation.types import PgType
 from penstock.views import Match, Program, Reach, Read, Relation, compile_view, delta, placeholder
 from penstock.views.expr import FLOAT8, INT4, INT8
 from penstock.views.oracle import differing_rows
-from penstock.views.rules.aggregate import MANY_GROUPS
 from penstock.views.typer import PostgresTyper
 
 
@@ -76,38 +75,25 @@ def _in_and_out(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     return put, [row for row, weight in total.values() for _ in range(-weight)]
 
 
-def follow(inputs: Inputs, sql: str, random: Random, rounds: int) -> None:  # noqa: F811
-    inputs.clear()
-    workload = Workload(inputs, random)
-    workload.round(24)
-    maintained = Reached(inputs, sql)
-    for _ in range(rounds):
-        changed = workload.round(random.choice([2, 8]))
-        sizes = {name: random.randint(0, 9) for name in inputs.relations}
-        sizes |= {state.name: random.choice([10, MANY_GROUPS]) for state in maintained.view.states}
-        maintained.refresh(changed, sizes if random.random() < 0.7 else None)
-        maintained.check()
-    maintained.check_all()
-
-
 @pytest.mark.parametrize("sql", TEMPLATES)
 def test_templates(inputs: Inputs, sql: str) -> None:  # noqa: F811
+    maintained = Reached(inputs, sql)
     for seed in range(2):
-        follow(inputs, sql, Random(seed + 17), rounds=3)
+        follow(maintained, Random(seed + 17), rounds=3)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 10**9))
 def test_random_queries(inputs: Inputs, seed: int) -> None:  # noqa: F811
     random = Random(seed)
-    follow(inputs, Grammar(random).query(), random, rounds=3)
+    follow(Reached(inputs, Grammar(random).query()), random, rounds=3)
 
 
 def test_rows_were_left_out(inputs: Inputs) -> None:  # noqa: F811
     """What the tests above compare is not the same twice."""
     before = Reached.dropped
     for sql in TEMPLATES[2:5]:
-        follow(inputs, sql, Random(1), rounds=3)
+        follow(Reached(inputs, sql), Random(1), rounds=3)
     assert Reached.dropped > before + 20
 
 
