@@ -7,6 +7,8 @@ from typing import Any
 
 import psycopg
 import pytest
+from postgres.views.maintained import Inputs
+from postgres.views.queries import TABLES
 
 from penstock.embedded import EmbeddedPostgres
 
@@ -19,3 +21,9 @@ def oracle(catalog_server: EmbeddedPostgres) -> Iterator[psycopg.Connection[Any]
             connection.execute("SET TIME ZONE 'UTC'; SET synchronous_commit = off; SET client_min_messages = error")
             yield connection
         admin.execute("DROP DATABASE views_oracle WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def inputs(oracle: psycopg.Connection[Any]) -> Inputs:
+    """The tables of the rule tests; each test clears them."""
+    return Inputs(oracle, TABLES)

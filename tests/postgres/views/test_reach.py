@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from postgres.views.maintained import Inputs, Maintained, Row, relation
 from postgres.views.queries import TABLES, TEMPLATES, Grammar
-from postgres.views.test_rules import follow, inputs  # noqa: F401
+from postgres.views.test_rules import follow
 
 from penstock.relation.schema import Column
 from penstock.relation.types import PgType
@@ -76,7 +76,7 @@ def _in_and_out(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
 
 
 @pytest.mark.parametrize("sql", TEMPLATES)
-def test_templates(inputs: Inputs, sql: str) -> None:  # noqa: F811
+def test_templates(inputs: Inputs, sql: str) -> None:
     maintained = Reached(inputs, sql)
     for seed in range(2):
         follow(maintained, Random(seed + 17), rounds=3)
@@ -84,12 +84,12 @@ def test_templates(inputs: Inputs, sql: str) -> None:  # noqa: F811
 
 @settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 10**9))
-def test_random_queries(inputs: Inputs, seed: int) -> None:  # noqa: F811
+def test_random_queries(inputs: Inputs, seed: int) -> None:
     random = Random(seed)
     follow(Reached(inputs, Grammar(random).query()), random, rounds=3)
 
 
-def test_rows_were_left_out(inputs: Inputs) -> None:  # noqa: F811
+def test_rows_were_left_out(inputs: Inputs) -> None:
     """What the tests above compare is not the same twice."""
     before = Reached.dropped
     for sql in TEMPLATES[2:5]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
-import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from postgres.views.maintained import Inputs, Maintained, Row
-from postgres.views.queries import TABLES, TEMPLATES, Grammar
+from postgres.views.queries import TEMPLATES, Grammar
 
 from penstock.views.rules.aggregate import MANY_GROUPS
 
@@ -59,11 +57,6 @@ class Workload:
 
     def _taken(self, name: str, row: Row, rows: list[Row]) -> bool:
         return name == "w" and any(row[0] == other[0] for other in rows)
-
-
-@pytest.fixture(scope="module")
-def inputs(oracle: psycopg.Connection[Any]) -> Inputs:
-    return Inputs(oracle, TABLES)
 
 
 def follow(maintained: Maintained, random: Random, rounds: int) -> None:
