@@ -21,12 +21,13 @@ from penstock.capture.home_copy import check_can_join
 from penstock.capture.publication import read_publication, shrink_publication
 from penstock.capture.selection import Selection, for_tables, select
 from penstock.capture.shape_readers import check_readers
+from penstock.capture.slot import read_slot
 from penstock.catalog import copies, relations, sources, stream_tables
 from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Relation
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
-from penstock.errors import ConfigError, NotFound, PublicationLost
+from penstock.errors import ConfigError, NotFound, PublicationLost, SlotLost
 from penstock.relation.home import Home
 
 
@@ -95,6 +96,7 @@ def copy_again(catalog: Catalog, lease: Lease, source: Source, table: str) -> No
     name = _name(catalog, source, table)
     relation = _relation(catalog, source, name)
     with connect(source.dsn) as connection:
+        _check_slot(connection, source)
         found = _selected(connection, _config(source, [name]), [name])
         check_readable(connection, found)
         check_can_join(_config(source, [name]), found)
@@ -126,6 +128,17 @@ def _name(catalog: Catalog, source: Source, table: str) -> str:
 
 def _relation(catalog: Catalog, source: Source, name: str) -> Relation | None:
     return next((one for one in relations.of_source(catalog, source.name) if one.table == name), None)
+
+
+def _check_slot(connection: Connection, source: Source) -> None:
+    """Without its slot no copy can join the stream, and the old one would be out of sight for nothing."""
+    found = read_slot(connection, source.slot)
+    reason = "it does not exist" if found is None else found.lost
+    if reason:
+        raise SlotLost(
+            f"the slot {source.slot} of source {source.name} cannot be read: {reason}",
+            hint=f"Run `penstock slots recreate {source.name}`; all its tables are copied again.",
+        )
 
 
 def _extend(connection: Connection, source: Source, tables: dict[str, SourceTable]) -> None:

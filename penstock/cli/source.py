@@ -72,6 +72,10 @@ def resync(
 def remove(
     name: Annotated[str, typer.Argument(help="The source.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Also if its server cannot be reached; a slot there keeps WAL until dropped."),
+    ] = False,
     home: HomeOption = DEFAULT_HOME,
     catalog: CatalogOption = None,
 ) -> None:
@@ -79,5 +83,5 @@ def remove(
     with opened(home, catalog) as session:
         if not yes:
             typer.confirm(f"Drop the slot and publication of {name} and forget its tables?", abort=True)
-        session.remove_source(name)
+        session.remove_source(name, force=force)
     out().print(f"Source {name} is removed.")

@@ -15,7 +15,7 @@ from penstock import failpoint
 from penstock.capture import home_copy
 from penstock.capture.source_at import SourceAt
 from penstock.catalog import relations, sources
-from penstock.errors import AlreadyExists, ConfigError, DecodeError, FormChanged, NotYet, SourceUnreachable
+from penstock.errors import AlreadyExists, ConfigError, DecodeError, FormChanged, NotYet, SlotLost, SourceUnreachable
 from penstock.failpoint import FailpointReached
 from penstock.lake.settling import settle_source
 
@@ -228,3 +228,16 @@ def test_a_selection_holds_however_its_table_is_spelled(ps: penstock.Session, db
     db.execute('INSERT INTO "T" VALUES (2), (201)')
     ps.resync("shop", "T")
     assert here(ps, "public.T") == [{"id": 200}, {"id": 201}]
+
+
+def test_a_table_stays_in_sight_when_its_source_has_no_slot_any_more(
+    ps: penstock.Session, db: Db, source_db: str
+) -> None:
+    ps.add_source("shop", source_db, tables=["t"])
+    ps.engine.captures.close()
+    db.execute("SELECT pg_drop_replication_slot(%s)", [sources.get(ps.catalog, "shop").slot])
+    with pytest.raises(SlotLost, match="does not exist"):
+        ps.resync("shop", "t")
+    assert relations.find(ps.catalog, "t").table == "public.t"
+    ps.recreate_slot("shop")
+    assert_equal(ps, source_db, "t")
