@@ -303,8 +303,9 @@ def start_copy(
     try:
         found = discover(connection, [table.spelled for table in tables.values()], config.partitions)
         check_unchanged(tables, found)
-        sizes = table_sizes(connection, tables)
-        ranges = plan_ranges(connection, tables, sizes, config.copy_range_blocks, config.copy_workers)
+        # On a connection that has the locks: another would wait behind a DDL that waits for them.
+        sizes = table_sizes(opened[0], tables)
+        ranges = plan_ranges(opened[0], tables, sizes, config.copy_range_blocks, config.copy_workers)
         return PreparedCopy(opened, created.consistent_point, tables, sizes, ranges)
     except BaseException:
         for one in opened:

@@ -168,10 +168,16 @@ class Captures:
             remove_from_server(source.dsn, source.slot, source.publication)
             sources.forget(self._catalog, source.id)
 
-    def catch_up(self, name: str, until: Lsn | None = None) -> Lease:
-        """Capture everything committed now, or up to `until`; returns the lease it is done under."""
+    def catch_up(self, name: str, until: Lsn | None = None, *, finish: bool = True) -> Lease:
+        """Capture everything committed now, or up to `until`; returns the lease it is done under.
+
+        Copies that were interrupted are finished, unless the caller comes again soon: while one is under way it holds
+        locks on its tables, and nothing but another call ends it.
+        """
         ingest = self._opened(name)
         try:
+            if finish:
+                ingest.finish_copies()
             ingest.reach(ingest.server_position() if until is None else until)
         except BaseException:
             self.close(name)

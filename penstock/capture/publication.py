@@ -65,11 +65,13 @@ def read_publication(connection: Connection, name: str) -> Publication | None:
         row = connection.execute(_PUBLICATION, [name]).fetchone()
         if row is None:
             return None
-        tables = frozenset(found for (found,) in connection.execute(_TABLES, [name]))
-        filtered = frozenset(found for found, cut in connection.execute(_LISTED, [name]) if cut)
+        listed: dict[str, bool] = dict(connection.execute(_LISTED, [name]).fetchall())
+        filtered = frozenset(found for found, cut in listed.items() if cut)
         every, whole, comment, generated, via_root = row
         broad = every or _has_schemas(connection, name)
-    ours = str(comment or "").startswith(_MARK)
+        ours = str(comment or "").startswith(_MARK)
+        # pg_publication_tables locks the tables: behind a DDL or TRUNCATE that waits for our copy, that would not end.
+        tables = frozenset(listed if ours else (found for (found,) in connection.execute(_TABLES, [name])))
     return Publication(name, ours, whole, generated == "s", tables, filtered, via_root, broad)
 
 

@@ -63,12 +63,13 @@ class Engine:
 
         return Plans(self.catalog)
 
-    def catch_up(self, until: Frontier | None = None) -> Frontier:
+    def catch_up(self, until: Frontier | None = None, *, finish: bool = True) -> Frontier:
         """Capture and settle what is committed now, or up to `until`."""
         from penstock.lake.settling import settle_source
 
         for source in sources.every(self.catalog):
-            lease = self.captures.catch_up(source.name, None if until is None else until.get(source.name, Lsn(0)))
+            target = None if until is None else until.get(source.name, Lsn(0))
+            lease = self.captures.catch_up(source.name, target, finish=finish)
             settle_source(self.reader, self.catalog, lease, source.name)
         return readable(self.catalog)
 

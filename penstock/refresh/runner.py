@@ -44,7 +44,7 @@ def run(engine: Engine, stop: threading.Event) -> None:
 
 
 def _tick(engine: Engine, due: dict[str, float], published: dict[str, float]) -> None:
-    frontier = engine.catch_up()
+    frontier = engine.catch_up(finish=False)  # the next tick goes on with copies
     now = time.monotonic()
     waiting = _waiting(engine)
     names = [

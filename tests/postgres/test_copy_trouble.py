@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,8 @@ import pytest
 import penstock
 from penstock import failpoint
 from penstock.capture import home_copy
+from penstock.capture.checkpoint import Checkpoint
+from penstock.capture.ingest import Ingest
 from penstock.capture.source_at import SourceAt
 from penstock.catalog import relations, sources
 from penstock.errors import AlreadyExists, ConfigError, DecodeError, FormChanged, NotYet, SlotLost, SourceUnreachable
@@ -241,3 +245,41 @@ def test_a_table_stays_in_sight_when_its_source_has_no_slot_any_more(
     assert relations.find(ps.catalog, "t").table == "public.t"
     ps.recreate_slot("shop")
     assert_equal(ps, source_db, "t")
+
+
+def test_a_copy_that_goes_on_leaves_no_lock_behind(ps: penstock.Session, db: Db, source_db: str) -> None:
+    db.execute("INSERT INTO t SELECT i, i FROM generate_series(3, 3000) i")
+    with failpoint.arm("copy.after_commit", after=2), pytest.raises(FailpointReached):
+        ps.add_source("shop", source_db, tables=["t"], copy_range_blocks=2, copy_workers=2)
+    ps.engine.captures.catch_up("shop")
+    held = "SELECT count(*) FROM pg_locks WHERE relation = 't'::regclass"
+    assert db.execute(held).fetchone() == (0,)
+    assert_equal(ps, source_db, "t")
+
+
+def test_a_truncate_that_waits_for_the_copy_does_not_stop_it(
+    ps: penstock.Session, db: Db, source_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    join = Ingest._join
+
+    def truncate() -> None:
+        with psycopg.connect(source_db, autocommit=True) as application:
+            application.execute("TRUNCATE t")
+
+    waiting = threading.Thread(target=truncate)
+
+    def join_later(ingest: Ingest, there: Checkpoint) -> None:
+        waiting.start()
+        while db.execute("SELECT FROM pg_locks WHERE relation = 't'::regclass AND NOT granted").fetchone() is None:
+            time.sleep(0.01)
+        db.execute("SET lock_timeout = 1")  # nobody gets past it any more
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            db.execute("SELECT FROM t")
+        join(ingest, there)
+
+    ps.add_source("shop", source_db, tables=["o"])
+    monkeypatch.setattr(Ingest, "_join", join_later)
+    ps.add_source("shop", source_db, tables=["o", "t"])
+    waiting.join()
+    db.execute("INSERT INTO t VALUES (9, 9)")
+    assert_equal(ps, source_db, "t", "o")
