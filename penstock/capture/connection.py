@@ -105,6 +105,12 @@ def translate(error: psycopg.Error) -> SourceError:
             return SlotInUse(text, hint="Stop the other consumer, or use a slot of its own.")
         case psycopg.Error() if re.search(_NO_SLOT, text):
             return SlotLost(text, hint="Run `penstock slots recreate` for its source; the tables are copied again.")
+        case psycopg.Error() if re.search(_NOT_STREAMED, text):
+            return SourceError(
+                text,
+                hint="The server cannot stream this transaction while it runs (a rolled-back ALTER before a TRUNCATE). "
+                'Open the source with streaming="off" from its checkpoint, until it is past; nothing was lost.',
+            )
         case pg.CharacterNotInRepertoire() | pg.UntranslatableCharacter():  # in a SQL_ASCII database
             return DecodeError(text, hint="Correct the text in the source, or hold it as bytea; we read UTF-8.")
         case psycopg.OperationalError() if error.sqlstate in (None, *_GONE) or error.sqlstate[:2] in ("08", "28"):
@@ -119,6 +125,7 @@ _NO_SLOT = (
     r'replication slot ".*" does not exist|can no longer (access|get changes from) replication slot|'
     r"cannot read from logical replication slot|requested WAL segment \w+ has already been removed"
 )
+_NOT_STREAMED = r"could not map file(number|node) .* to relation OID"
 _GONE = ("57P01", "57P02", "57P03", "57P05", "3D000")
 # libpq gives no SQLSTATE for a connection that was not made, so these are told by its words. A server that speaks
 # another language is retried instead: slower to say so, never wrong.

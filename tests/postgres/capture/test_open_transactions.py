@@ -10,6 +10,7 @@ import pytest
 from penstock import capture
 from penstock.capture import PostgresSource, SourceConfig
 from penstock.embedded import SOURCE_SETTINGS, EmbeddedPostgres
+from penstock.errors import SourceError
 
 
 @pytest.fixture(scope="module")
@@ -231,3 +232,25 @@ def test_partly_rolled_back_blocks_stay_in_bounds_at_their_commit(server, db, op
     assert rows(received) == table(db)
     assert source._reader.backlog._held == 0
     assert not list(tmp_path.rglob("*.arrow"))
+
+
+def test_what_the_server_cannot_stream_is_read_at_its_commit(server, db, opened, drain):
+    source = opened("unstreamable", snapshot_mode="never")
+    source.open()
+    state = source.checkpoint()
+    with psycopg.connect(server.dsn) as app:
+        big(app, 1)
+        app.execute("SAVEPOINT s; ALTER TABLE a ADD z int")
+        big(app, 10_000)
+        app.execute("ROLLBACK TO s")
+        big(app, 20_000)
+        app.execute("TRUNCATE a, b")
+        big(app, 1)
+    with pytest.raises(SourceError, match='streaming="off"'):
+        drain(source)
+    source.close()
+    source = opened("unstreamable", streaming="off")
+    source.restore(state)
+    source.open()
+    received = drain(source)
+    assert rows(received) == table(db)
