@@ -17,6 +17,7 @@ from penstock.capture.kernels.frames import STREAM
 from penstock.errors import SourceUnreachable
 
 _BUFFER, _MESSAGES = 8 << 20, 1 << 16
+_ENOUGH, _PATIENCE = 4 << 20, 5  # bytes, milliseconds
 
 
 class Buffer:
@@ -52,9 +53,13 @@ class Chunk:
 
 
 class BulkReader:
-    """Reads a connection that is in COPY OUT or COPY BOTH state."""
+    """Reads a connection that is in COPY OUT or COPY BOTH state.
 
-    def __init__(self, connection: Connection) -> None:
+    With `gather`, a chunk waits a moment for more: a socket holds some hundred rows, and every chunk costs the same.
+    """
+
+    def __init__(self, connection: Connection, *, gather: bool = False) -> None:
+        self._enough = _ENOUGH if gather else 1
         self._pgconn = connection.pgconn
         self._pointer: int = self._pgconn.pgconn_ptr  # type: ignore[attr-defined]  # not in the protocol class
         self._own = Buffer()
@@ -74,17 +79,22 @@ class BulkReader:
 
     def fill(self, buffer: Buffer) -> Chunk | None:
         """The messages that are there now."""
-        while True:
-            if self._code in (libpq.DONE, libpq.FAILED):  # libpq says so once, perhaps behind the last messages
-                self._stopped()
-                return None
-            if self._held[libpq.HELD_POINTER]:
+        messages = used = 0
+        while self._code not in (libpq.DONE, libpq.FAILED):  # libpq says so once, perhaps behind the last messages
+            if self._held[libpq.HELD_POINTER] and not messages:
                 buffer.hold(int(self._held[libpq.HELD_LENGTH]))
-            messages, used, self._code = libpq.fill(self._pointer, buffer.data, buffer.ends, self._held)
-            if messages:
-                return Chunk(buffer.data, buffer.ends, messages, used, buffer=buffer)
-            if self._code == libpq.WOULD_BLOCK:
-                return None
+            more, size, self._code = libpq.fill(self._pointer, buffer.data[used:], buffer.ends[messages:], self._held)
+            buffer.ends[messages : messages + more] += used
+            messages, used = messages + more, used + size
+            if self._code == libpq.WOULD_BLOCK and 0 < used < self._enough and self._poll.poll(_PATIENCE):
+                continue
+            if messages or self._code == libpq.WOULD_BLOCK:
+                break
+        if messages:
+            return Chunk(buffer.data, buffer.ends, messages, used, buffer=buffer)
+        if self._code != libpq.WOULD_BLOCK:
+            self._stopped()
+        return None
 
     def _stopped(self) -> None:
         if self._code == libpq.FAILED:

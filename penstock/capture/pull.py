@@ -140,7 +140,7 @@ class PullReader:
         result = pgconn.get_result()
         if result is None or result.status != ExecStatus.COPY_OUT:
             raise malformed("nothing") if result is None else translate(error_from_result(result))
-        self._copy = BulkReader(self._connection)
+        self._copy = BulkReader(self._connection, gather=True)
         return True
 
     def _framed(self, chunk: Chunk) -> Chunk:
