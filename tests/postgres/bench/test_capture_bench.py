@@ -37,6 +37,7 @@ _EXPECTED = {
 _WITHOUT_BAR = {"pg_recvlogical to nowhere", "the limit", "INSERT sent to poll", "acknowledge", "COPY to nowhere"}
 
 
+@pytest.mark.matrix
 def test_a_trial_gives_every_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_BENCH_SCALE", "0.0001")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -97,11 +97,11 @@ def test_the_reader_changes_all_the_time_without_gap_or_repeat(db, source_db, ma
     monkeypatch.setattr(capture.reading, "_PULL_FROM", 3000)
     monkeypatch.setattr(capture.reading, "_LOOK_EVERY", 20_000)
     monkeypatch.setattr(capture.pull, "_RANGE", 30_000)
-    monkeypatch.setattr(capture.pull, "_LAST", 1000)
+    monkeypatch.setattr(capture.pull, "_LAST", 100_000)  # more than the load writes during a range: the pull ends
     monkeypatch.setattr(
         capture.reading, "PullReader", lambda *arguments: pulls.append(1) or capture.pull.PullReader(*arguments)
     )
-    source = make_source(max_transaction_memory_bytes=2000)
+    source = make_source(max_transaction_memory_bytes=2000, reader="pull")
     dice = random.Random(3)
     with load(source_db):
         source.open()
@@ -113,6 +113,8 @@ def test_the_reader_changes_all_the_time_without_gap_or_repeat(db, source_db, ma
                 received.batches.append(batch)
                 if batch.complete and dice.random() < 0.2:
                     source.acknowledge(source.checkpoint())
+            if dice.random() < 0.02:
+                time.sleep(0.3)  # fall behind
     drain(source, received)
     assert len(pulls) > 3, "it changed"
     assert received.state("public.accounts", "id") == rows(db, "accounts")
