@@ -156,13 +156,14 @@ def advance(
 
 @group.command("recreate")
 def recreate(
-    name: Annotated[str, typer.Argument(help="The source whose slot was lost.")],
+    name: Annotated[str, typer.Argument(help="The source whose slot was lost, or the slot.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     home: HomeOption = DEFAULT_HOME,
     catalog: CatalogOption = None,
 ) -> None:
     """Make a lost slot anew and copy the source's tables again. Stream tables over them must be dropped before."""
     with opened(home, catalog) as session:
+        name = next((one.name for one in session.status().sources if one.slot == name), name)
         if not yes:
             typer.confirm(f"Drop the slot of {name} and copy all its tables again?", abort=True)
         session.recreate_slot(name)

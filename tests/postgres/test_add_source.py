@@ -30,12 +30,6 @@ pytestmark = pytest.mark.since(11, "a source needs no option about TRUNCATE")
 
 
 @pytest.fixture
-def ps(tmp_path: Path, catalog_db: str) -> Iterator[penstock.Session]:
-    with penstock.connect(home=tmp_path / "home", catalog=catalog_db) as session:
-        yield session
-
-
-@pytest.fixture
 def admin(source_db: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(source_db, autocommit=True) as connection:
         connection.execute("CREATE TABLE good (id int PRIMARY KEY, v text); INSERT INTO good VALUES (1, 'a')")

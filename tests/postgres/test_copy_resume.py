@@ -9,7 +9,6 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -24,12 +23,6 @@ from penstock.failpoint import FailpointReached
 from penstock.lake.settling import settle_source
 
 OPTIONS: dict[str, Any] = {"copy_range_blocks": 2, "copy_workers": 2}
-
-
-@pytest.fixture
-def ps(tmp_path: Path, catalog_db: str) -> Iterator[penstock.Session]:
-    with penstock.connect(home=tmp_path / "home", catalog=catalog_db) as session:
-        yield session
 
 
 @pytest.fixture

@@ -27,12 +27,6 @@ Db = psycopg.Connection[Any]
 
 
 @pytest.fixture
-def ps(tmp_path: Path, catalog_db: str) -> Iterator[penstock.Session]:
-    with penstock.connect(home=tmp_path / "home", catalog=catalog_db) as session:
-        yield session
-
-
-@pytest.fixture
 def db(source_db: str) -> Iterator[Db]:
     with psycopg.connect(source_db, autocommit=True) as connection:
         connection.execute("CREATE TABLE t (id int PRIMARY KEY, v numeric); INSERT INTO t VALUES (1, 1), (2, 2)")

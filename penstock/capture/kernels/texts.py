@@ -95,6 +95,14 @@ def _calendar(out, to, days):  # type: ignore[no-untyped-def]
     return to, year <= 0
 
 
+@nb.njit("int64(uint8[::1], int64, boolean)", cache=True)
+def _infinity(out, to, negative):  # type: ignore[no-untyped-def]
+    if negative:
+        out[to] = _MINUS
+        to += 1
+    return _put(out, to, _INFINITY)
+
+
 @nb.njit(f"{_TEXTS}({_FIELDS})", nogil=True, cache=True)
 def dates(data, offsets, lengths):  # type: ignore[no-untyped-def]
     count = offsets.size
@@ -105,10 +113,7 @@ def dates(data, offsets, lengths):  # type: ignore[no-untyped-def]
                 return i, bounds, out
             days = _integer(data, offsets[i], 4)
             if days in (_LAST_DAY, _FIRST_DAY):
-                if days == _FIRST_DAY:
-                    out[to] = _MINUS
-                    to += 1
-                to = _put(out, to, _INFINITY)
+                to = _infinity(out, to, days == _FIRST_DAY)
             else:
                 to, bc = _calendar(out, to, days)
                 if bc:
@@ -127,10 +132,7 @@ def timestamps(data, offsets, lengths, zoned):  # type: ignore[no-untyped-def]
                 return i, bounds, out
             micros = _integer(data, offsets[i], 8)
             if micros in (_LAST, _FIRST):
-                if micros == _FIRST:
-                    out[to] = _MINUS
-                    to += 1
-                to = _put(out, to, _INFINITY)
+                to = _infinity(out, to, micros == _FIRST)
             else:
                 days = micros // _DAY_MICROS
                 to, bc = _calendar(out, to, days)

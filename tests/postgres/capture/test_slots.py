@@ -140,7 +140,7 @@ def test_a_lost_slot_is_made_anew_and_everything_copied_again(db, source_db, cat
         with pytest.raises(SlotLost) as said:
             session.catch_up()
         assert "slots recreate" in said.value.hint
-    assert "captured again" in run("recreate", "shop", "--yes", *at)
+    assert "captured again" in run("recreate", lost, "--yes", *at), "the error names the slot"
     db.execute("INSERT INTO t VALUES (3)")
     with penstock.connect(home=tmp_path, catalog=catalog_db) as session:
         session.catch_up()
