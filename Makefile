@@ -5,6 +5,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
+# Processes that share the tests: one has all of those on Spark, the rest is divided among the others, which mostly wait.
+LANES  ?= 2
+PYTEST  = $(BIN)/pytest -n $(LANES) --dist loadgroup
+
 # What `make test-matrix` runs, and on which servers; those that the packages do not bring are fetched into .venv.
 PG      ?= 10 11 12 13 14 15 16 17 18
 CAPTURE := tests/postgres/capture tests/postgres/test_add_source.py tests/postgres/test_capture_errors.py tests/faults
@@ -26,7 +30,7 @@ demo: setup ## A shop database, live changes, fresh views, verified at the end (
 	@$(BIN)/penstock demo $(ARGS)
 
 test: lint ## Lint, types, import contracts and all tests
-	$(BIN)/pytest -m "not matrix" $(ARGS)
+	$(PYTEST) -m "not matrix" $(ARGS)
 
 lint: setup ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .
@@ -43,7 +47,7 @@ soak: setup ## The demo for half an hour under a heavier load, verified at the e
 test-matrix: setup ## Capture on every PostgreSQL from 10 to 18, and the slow combinations (PG="10 14" for some)
 	@for version in $(PG); do \
 	  echo "PostgreSQL $$version"; \
-	  PENSTOCK_TEST_PG=$$version $(BIN)/pytest -m "not matrix" $(CAPTURE) $(ARGS) || exit 1; \
+	  PENSTOCK_TEST_PG=$$version $(PYTEST) -m "not matrix" $(CAPTURE) $(ARGS) || exit 1; \
 	done
 	$(BIN)/pytest -m matrix $(ARGS)
 

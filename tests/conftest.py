@@ -26,9 +26,15 @@ _numbers = itertools.count(1)
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`since(version, feature)`: the test needs a feature that older servers do not have."""
+    """`since(version, feature)`: the test needs a feature that older servers do not have.
+
+    Of the processes that share a run, one has all the tests on Spark, for there is one Spark session.
+    """
     for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
         for marker in item.iter_markers("since"):
             version, feature = marker.args
             if server_version() < version:
