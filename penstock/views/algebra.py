@@ -6,8 +6,8 @@ weight: filter and project keep it, join multiplies it, union all adds. `rows` a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from penstock.relation.schema import Column, Schema
@@ -33,18 +33,57 @@ class Read:
 
 
 @dataclass(frozen=True)
+class Ordering:
+    """One item of an aggregate's ORDER BY."""
+
+    expr: Expr
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True)
 class Measure:
-    """What a group remembers: `rows` and `nonnull` count, `sum` adds exactly, `fsum` adds floats, `min`, `max`."""
+    """What a group remembers: `rows` and `nonnull` count, `sum` adds exactly, `fsum` adds floats, `min`, `max`; any
+    other `how` is an aggregate function computed from the group's rows, of `arg` and `more`."""
 
     name: str
-    how: Literal["rows", "nonnull", "sum", "fsum", "min", "max"]
+    how: str
     arg: Expr | None
     column: Column  # the state column that holds it
+    distinct: bool = False
+    more: tuple[Expr, ...] = ()
+    order: tuple[Ordering, ...] = ()
+    where: Expr | None = None  # FILTER, where it cannot be said by a NULL
+    detail: str = ""  # a constant that chooses among its forms
 
     @property
     def linear(self) -> bool:
         """True where the new value is the old one plus the value of the change."""
-        return self.how in ("rows", "nonnull", "sum")
+        return self.how in ("rows", "nonnull", "sum") and not self.distinct
+
+    @property
+    def by_row(self) -> bool:
+        """True where a row that is there twice must be given twice: a weight on it does not tell the same."""
+        return not self.distinct and self.how not in _WEIGHED
+
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        """Every expression it reads."""
+        own = (self.arg, *self.more, *(item.expr for item in self.order), self.where)
+        return tuple(expr for expr in own if expr is not None)
+
+    def over(self, step: Callable[[Expr], Expr]) -> Measure:
+        """The same measure of other expressions."""
+        return replace(
+            self,
+            arg=self.arg and step(self.arg),
+            more=tuple(step(expr) for expr in self.more),
+            order=tuple(replace(item, expr=step(item.expr)) for item in self.order),
+            where=self.where and step(self.where),
+        )
+
+
+_WEIGHED = frozenset({"rows", "nonnull", "sum", "fsum", "min", "max", "bit_and", "bit_or"})
 
 
 # The operators of a query ---------------------------------------------------------------------------------------------
@@ -136,6 +175,13 @@ class Net:
 
 
 @dataclass(frozen=True)
+class Repeat:
+    """Each row as often as its weight says, which is not negative; every row then counts once."""
+
+    input: Node
+
+
+@dataclass(frozen=True)
 class Group:
     """γ over a Z-set: measures weighted by it. `keep`: all groups, those that `changed` something, those `present`."""
 
@@ -155,14 +201,17 @@ class Shift:
     measures: tuple[Measure, ...]
 
 
-Node = Scan | Filter | Project | Join | UnionAll | Aggregate | Leaf | Empty | Negate | SemiJoin | Net | Group | Shift
+Node = (
+    Scan | Filter | Project | Join | UnionAll | Aggregate
+    | Leaf | Empty | Negate | SemiJoin | Net | Repeat | Group | Shift
+)  # fmt: skip
 
 
 def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Scan() | Leaf() | Empty():
             return ()
-        case Filter() | Project() | Aggregate() | Negate() | Net() | Group():
+        case Filter() | Project() | Aggregate() | Negate() | Net() | Repeat() | Group():
             return (node.input,)
         case Join() | UnionAll():
             return node.inputs
@@ -184,7 +233,7 @@ def outputs(node: Node) -> tuple[Col, ...]:
     match node:
         case Scan() | Leaf() | Empty():
             return tuple(Col(name, c.pg, c.spark, c.nullable) for name, c in node.columns)
-        case Filter() | Negate() | SemiJoin() | Net():
+        case Filter() | Negate() | SemiJoin() | Net() | Repeat():
             return outputs(node.input)
         case Project():
             return tuple(_named(name, expr) for name, expr in node.items)

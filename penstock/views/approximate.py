@@ -39,7 +39,9 @@ def _columns(node: Node, upstream: Mapping[str, Names]) -> Names:
 def _inexact_measure(measure: Measure, below: Names) -> bool:
     if measure.how in ("rows", "nonnull") or measure.arg is None:
         return False
-    return measure.how == "fsum" or _inexact(measure.arg, below)
+    if kind(measure.column.pg) == "float" and measure.how not in ("min", "max"):
+        return True
+    return any(_inexact(expr, below) for expr in measure.exprs)
 
 
 def _inexact(expr: Expr, below: Names) -> bool:

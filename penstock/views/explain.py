@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.views.algebra import Aggregate, Filter, Join, Node, Project, Scan, UnionAll, aggregates, inputs
+from penstock.views.algebra import Aggregate, Filter, Join, Measure, Node, Project, Scan, UnionAll, aggregates, inputs
 from penstock.views.expr import Expr
 from penstock.views.program import delta
 from penstock.views.reach import Reach
@@ -57,10 +57,15 @@ def _line(node: Node, numbers: dict[Aggregate, str]) -> str:
             return "∪ union all"
         case Aggregate():
             keys = ", ".join(_text(e) for _, e in node.keys) or "()"
-            kept = ", ".join(f"{m.how}({_text(m.arg) if m.arg else '*'})" for m in node.measures)
+            kept = ", ".join(_measure(m) for m in node.measures)
             return f"γ aggregate by {keys}: {kept} [{numbers[node]}]"
         case _:
             return type(node).__name__
+
+
+def _measure(measure: Measure) -> str:
+    args = ", ".join(_text(e) for e in (measure.arg, *measure.more) if e is not None) or "*"
+    return f"{measure.how}({'distinct ' if measure.distinct else ''}{args})"
 
 
 def _all(exprs: Iterable[Expr], between: str) -> str:

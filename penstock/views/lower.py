@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from penstock.relation.types import PgType
-from penstock.views.aggregates import Remembered, is_aggregate, remember
+from penstock.views.aggregates import Remembered, calls_in, is_aggregate, remember, taken_apart
 from penstock.views.algebra import Filter, Join, Node, Project, Relation, Scan, UnionAll
 from penstock.views.expr import BOOL, Col, Expr, Lit, conjuncts, kind
 from penstock.views.expressions import HANDLERS
@@ -124,21 +124,21 @@ class Lowering:
     def _grouped(self, tree: exp.Select, scope: Scope, node: Node) -> Lowered:
         group = tree.args.get("group")
         keys = list(dict.fromkeys(_unparen(key) for key in (group.expressions if group else [])))
-        calls = list(dict.fromkeys(found for e in _expressions(tree) for found in _aggregate_calls(e)))
-        args = [call.this for call in calls if not isinstance(call.this, exp.Star) and call.this is not None]
-        binder = self._binder(scope.columns, scope.twins(), [*keys, *args])
-        call_types = self._describe(calls, scope.twins())
+        nodes = list(dict.fromkeys(found for e in _expressions(tree) for found in calls_in(e)))
+        calls = [taken_apart(node) for node in nodes]
+        binder = self._binder(scope.columns, scope.twins(), [*keys, *(root for call in calls for root in call.roots)])
+        call_types = self._describe(nodes, scope.twins())
         bound_keys = []
         for key in keys:
             bound = _settled(binder.bind(key))
             check_comparable("GROUP BY", (bound,), ordered=False)
             bound_keys.append((self._name("", key.name if isinstance(key, exp.Column) else "key"), bound))
         remembered: Remembered = remember(
-            node, tuple(bound_keys), [(call, binder, call_types[call]) for call in calls], self._name
+            node, tuple(bound_keys), [(call, binder, call_types[call.node]) for call in calls], self._name
         )
         stands = {
             **{key: Col(name, e.pg, e.spark) for key, (name, e) in zip(keys, bound_keys, strict=True)},
-            **dict(zip(calls, remembered.results, strict=True)),
+            **dict(zip(nodes, remembered.results, strict=True)),
         }
         return self._above_groups(tree, remembered.node, stands)
 
@@ -228,13 +228,6 @@ def _expressions(tree: exp.Select) -> Iterator[exp.Expr]:
     yield from tree.expressions
     if tree.args.get("having") is not None:
         yield tree.args["having"].this
-
-
-def _aggregate_calls(tree: exp.Expr) -> Iterator[exp.Expr]:
-    for node in tree.find_all(exp.AggFunc):
-        if not is_aggregate(node):
-            raise refused(node)
-        yield node
 
 
 def _unparen(node: exp.Expr) -> exp.Expr:

@@ -70,9 +70,9 @@ def _same_quotient(a: Decimal, b: Decimal) -> bool:
     if not (a.is_finite() and b.is_finite()):
         return False
     scales = (-int(a.as_tuple().exponent), -int(b.as_tuple().exponent))
-    if scales[0] == scales[1]:
-        return False
     scale = min(scales)
+    if scales[0] == scales[1] and scale < _QUOTIENT_DIGITS:
+        return False
     with localcontext(prec=100):
         unit = Decimal(1).scaleb(-scale)
         if scale < _QUOTIENT_DIGITS and unit > abs(a).scaleb(1 - _QUOTIENT_DIGITS):

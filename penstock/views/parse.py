@@ -44,7 +44,7 @@ def parse_query(sql: str, *, dialect: str, resolve: Resolver, typer: Typer) -> Q
     refuse(tree)
     open_parentheses(tree)
     relations = _name_relations(tree, resolve)
-    _name_columns(tree)
+    _name_columns(tree, sql)
     columns = _checked(tree, relations, typer)
     return Query(_qualified(tree, relations), relations, columns)
 
@@ -102,14 +102,27 @@ def _name_relations(tree: exp.Expr, resolve: Resolver) -> dict[str, Relation]:
     return relations
 
 
-def _name_columns(tree: exp.Expr) -> None:
+def _name_columns(tree: exp.Expr, sql: str) -> None:
     """Give unnamed results of functions the name PostgreSQL gives them: sum, count, case."""
     for select in tree.find_all(exp.Select):
         for item in list(select.expressions):
             if isinstance(item, exp.Case):
                 item.replace(exp.alias_(item.copy(), "case"))
-            elif isinstance(item, exp.Func) and not isinstance(item, (exp.Cast, exp.Anonymous, exp.Connector)):
-                item.replace(exp.alias_(item.copy(), item.sql_name().lower(), quoted=True))
+            elif isinstance(item, _CALLS) and not isinstance(item, (exp.Cast, exp.Connector)):
+                item.replace(exp.alias_(item.copy(), _function_name(item, sql), quoted=True))
+
+
+_CALLS = (exp.Func, exp.Filter, exp.WithinGroup)
+
+
+def _function_name(item: exp.Expr, sql: str) -> str:
+    """As it was written, where the parser tells; it has one node for var_samp and variance."""
+    while isinstance(item, (exp.Filter, exp.WithinGroup)):
+        item = item.this
+    if "start" in item.meta:
+        return sql[item.meta["start"] : item.meta["end"] + 1].lower()
+    written = item.sql(dialect="postgres").partition("(")[0].lower()
+    return "btrim" if written == "trim" else written
 
 
 def _base_tables(scope: Scope) -> list[exp.Table]:

@@ -25,6 +25,7 @@ from penstock.views.algebra import (
     Node,
     Project,
     Read,
+    Repeat,
     SemiJoin,
     Shift,
     UnionAll,
@@ -120,7 +121,7 @@ class _Uses:
         match node:
             case Leaf():
                 self._use(node, bounds)
-            case Filter() | Negate() | Net():
+            case Filter() | Negate() | Net() | Repeat():
                 self.visit(node.input, bounds)
             case UnionAll():
                 for child in node.inputs:
@@ -197,7 +198,7 @@ class _Trace:
                 return frozenset({_Origin(node.read, tuple(held[name] for name in columns))})
             case Empty():
                 return frozenset()
-            case Filter() | Negate() | Net():
+            case Filter() | Negate() | Net() | Repeat():
                 return self.origins(node.input, columns)
             case UnionAll():
                 return _together([self.origins(child, columns) for child in node.inputs])

@@ -45,11 +45,11 @@ def _subquery(node: exp.Expr) -> str | None:
 
 
 def _distinct(node: exp.Expr) -> str | None:
-    return "DISTINCT in an aggregate" if isinstance(node.parent, exp.AggFunc) else "SELECT DISTINCT"
+    return "SELECT DISTINCT" if isinstance(node.parent, exp.Select) else None
 
 
 def _ordered(node: exp.Expr) -> str | None:
-    return "ORDER BY in an aggregate" if node.find_ancestor(exp.AggFunc) else "ORDER BY"
+    return "ORDER BY" if isinstance(node.parent, exp.Query) else None
 
 
 _CHECKS: tuple[Check, ...] = (
@@ -59,8 +59,6 @@ _CHECKS: tuple[Check, ...] = (
     (exp.Distinct, _distinct, "GROUP BY the same columns gives the distinct rows."),
     (exp.Window, _always("a window function"), _LATER),
     (exp.Exists, _always("EXISTS (subquery)"), "A join with a grouped subquery may say the same."),
-    (exp.Filter, _always("FILTER on an aggregate"), "sum(CASE WHEN … THEN x END) says the same."),
-    (exp.WithinGroup, _always("WITHIN GROUP"), _LATER),
     (exp.Order, _ordered, "A view is a set of rows; order them where you read it."),
     (exp.Limit, _always("LIMIT"), "A view is a set of rows; limit them where you read it."),
     (exp.Fetch, _always("FETCH FIRST"), "A view is a set of rows; limit them where you read it."),

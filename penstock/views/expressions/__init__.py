@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.views.expressions import arithmetic, casts, comparison, conditional, temporal, text
+from penstock.views.expressions import arithmetic, casts, comparison, conditional, json, temporal, text
 
-FAMILIES = (arithmetic, comparison, conditional, casts, text, temporal)
+FAMILIES = (arithmetic, comparison, conditional, casts, text, temporal, json)
 
 HANDLERS = {node: handler for family in FAMILIES for node, handler in family.BIND.items()}
 SPARK = {op: render for family in FAMILIES for op, render in family.SPARK.items()}

@@ -169,6 +169,7 @@ SPARK = {
     "ceil": _spark_whole,
     "rint": lambda e, a: fn("RINT", a),
     "sign": _spark_sign,
+    "root": lambda e, a: cast(fn("SQRT", cast(a, "double")), e.spark),
 }
 POSTGRES = {
     **_SHARED,
@@ -178,4 +179,5 @@ POSTGRES = {
     "ceil": lambda e, a: fn("CEIL", a),
     "rint": lambda e, a: fn("ROUND", a),
     "sign": lambda e, a: fn("SIGN", a),
+    "root": lambda e, a: fn("SQRT", a),
 }

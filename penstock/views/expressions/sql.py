@@ -75,3 +75,8 @@ def negation(value: Sql) -> Sql:
 def case(*branches: tuple[Sql, Sql], default: Sql | None) -> Sql:
     ifs = [exp.If(this=bare(condition), true=bare(value)) for condition, value in branches]
     return exp.Case(ifs=ifs, default=None if default is None else bare(default))
+
+
+def distinct_fn(name: str, arg: Sql, *, distinct: bool) -> Sql:
+    """An aggregate call, of each value once where `distinct`."""
+    return fn(name, exp.Distinct(expressions=[bare(arg)]) if distinct else arg)

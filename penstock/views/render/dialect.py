@@ -9,7 +9,8 @@ from sqlglot import exp
 
 from penstock.errors import ConfigError
 from penstock.relation.types import PgType
-from penstock.views import expressions
+from penstock.views import aggregates, expressions
+from penstock.views.aggregates.memory import MeasureSql
 from penstock.views.expr import INT8, Col, Expr, Lit, kind, lit
 from penstock.views.expressions.sql import Sql, cast, column, fn, number, pg_cast, string
 from penstock.views.typer import type_name
@@ -21,6 +22,7 @@ class Dialect:
 
     name: str
     calls: Mapping[str, Callable[..., Sql]]
+    measures: Mapping[str, MeasureSql]
     hints: bool
 
     def expression(self, expr: Expr) -> Sql:
@@ -55,13 +57,19 @@ class Dialect:
             return fn("EXPLODE", fn("ARRAY", *signs))
         return fn("UNNEST", exp.Array(expressions=signs))
 
+    def repeated(self, times: Sql) -> Sql:
+        """A row as often as `times` says, of each row."""
+        if self.name == "spark":
+            return fn("EXPLODE", fn("ARRAY_REPEAT", number("1"), cast(times, "int")))
+        return fn("GENERATE_SERIES", number("1"), times)
+
     def text(self, tree: Sql) -> str:
         """The statement, formatted for a person."""
         return str(tree.sql(dialect=self.name, pretty=True))
 
 
-SPARK = Dialect("spark", expressions.SPARK, hints=True)
-POSTGRES = Dialect("postgres", expressions.POSTGRES, hints=False)
+SPARK = Dialect("spark", expressions.SPARK, aggregates.SPARK, hints=True)
+POSTGRES = Dialect("postgres", expressions.POSTGRES, aggregates.POSTGRES, hints=False)
 _DIALECTS: dict[str, Dialect] = {"spark": SPARK, "postgres": POSTGRES}
 
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from penstock.views.algebra import Group, Leaf, Measure, Node, Shift
+from penstock.views.aggregates.memory import Arguments
+from penstock.views.algebra import Group, Leaf, Measure, Node, Repeat, Shift
 from penstock.views.expr import BOOL, INT4, INT8, Col, Expr, call, is_nullable, kind, lit
-from penstock.views.expressions.sql import Sql, binary, case, chain, column, fn, is_null, number
+from penstock.views.expressions.sql import Sql, binary, case, chain, column, distinct_fn, fn, is_null, number
 from penstock.views.render.block import Block, Source, select, weight_of
 from penstock.views.render.dialect import Dialect
 
@@ -42,16 +43,36 @@ def netted(block: Block, dialect: Dialect) -> Block:
 def _measure(block: Block, measure: Measure, dialect: Dialect, *, lonely: bool) -> Sql:
     """A measure's SQL over a block; `lonely`: without keys there may be no row at all, and a sum of none is NULL."""
     weighted = bool(block.weight) or block.negative
-    if measure.how in ("min", "max"):
-        assert measure.arg is not None
-        return fn(measure.how.upper(), dialect.expression(block.over(measure.arg)))
+    if measure.how in dialect.measures:
+        assert not (weighted and measure.by_row), f"{measure.how} needs its rows one by one"
+        return dialect.measures[measure.how](measure, _arguments(block, measure, dialect))
     if not weighted and measure.how == "rows":
         return fn("COUNT", exp.Star())
-    if not weighted and measure.how == "nonnull":
-        assert measure.arg is not None
-        return fn("COUNT", dialect.expression(block.over(measure.arg)))
+    if measure.how == "nonnull" and (measure.distinct or not weighted):
+        return distinct_fn("COUNT", _arguments(block, measure, dialect).arg, distinct=measure.distinct)
     or_zero = lonely or _may_be_null(block, measure)
-    return _counted(fn("SUM", _contribution(block, measure, dialect)), dialect, measure, or_zero=or_zero)
+    if measure.distinct:
+        added = distinct_fn("SUM", _addend(block.over(_arg(measure)), measure, dialect), distinct=True)
+    else:
+        added = fn("SUM", _contribution(block, measure, dialect))
+    return _counted(added, dialect, measure, or_zero=or_zero)
+
+
+def _arg(measure: Measure) -> Expr:
+    assert measure.arg is not None
+    return measure.arg
+
+
+def _arguments(block: Block, measure: Measure, dialect: Dialect) -> Arguments:
+    def sql(expr: Expr) -> Sql:
+        return dialect.expression(block.over(expr))
+
+    return Arguments(
+        arg=sql(_arg(measure)),
+        more=tuple(sql(expr) for expr in measure.more),
+        order=tuple(sql(item.expr) for item in measure.order),
+        where=None if measure.where is None else sql(measure.where),
+    )
 
 
 def _may_be_null(block: Block, measure: Measure) -> bool:
@@ -62,13 +83,16 @@ def _contribution(block: Block, measure: Measure, dialect: Dialect) -> Sql:
     """What one row of a Z-set adds to a measure; NULL where a sum is to skip it."""
     if measure.how == "rows":
         return weight_of(block, dialect)
-    assert measure.arg is not None
-    arg = block.over(measure.arg)
-    sql = dialect.expression(arg)
+    arg = block.over(_arg(measure))
     if measure.how == "nonnull":
-        return case((is_null(sql), number("0")), default=weight_of(block, dialect))
-    wide = dialect.cast(sql, measure.column.pg, measure.column.spark) if _grows(arg, measure) else sql
+        return case((is_null(dialect.expression(arg)), number("0")), default=weight_of(block, dialect))
+    wide = _addend(arg, measure, dialect)
     return binary("*", wide, weight_of(block, dialect)) if block.weight or block.negative else wide
+
+
+def _addend(arg: Expr, measure: Measure, dialect: Dialect) -> Sql:
+    sql = dialect.expression(arg)
+    return dialect.cast(sql, measure.column.pg, measure.column.spark) if _grows(arg, measure) else sql
 
 
 def _grows(arg: Expr, measure: Measure) -> bool:
@@ -122,6 +146,14 @@ def _totals(render: Renderer, node: Shift) -> Sql:
     changed = [binary("<>", totals[f"{m.name}{_OLD}"].copy(), totals[f"{m.name}{_NEW}"].copy()) for m in node.measures]
     block = Block([Source(both, alias)], keys, group=list(keys.values()), measures=totals, having=chain("OR", *changed))
     return _two_rows(render, select(block, dialect, weighted=False), [*keys, *totals])
+
+
+def repeated(render: Renderer, node: Repeat) -> Block:
+    """Each row as often as its weight says."""
+    block = render.open_block(node.input)
+    times = render.dialect.repeated(weight_of(block, render.dialect))
+    given = Block(block.sources, block.items, where=block.where, measures={_SIDE: times})
+    return render.over(select(given, render.dialect, weighted=False), node, weighted=False)
 
 
 def _two_rows(render: Renderer, query: Sql, names: list[str]) -> Sql:

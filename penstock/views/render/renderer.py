@@ -18,6 +18,7 @@ from penstock.views.algebra import (
     Net,
     Node,
     Project,
+    Repeat,
     SemiJoin,
     Shift,
     UnionAll,
@@ -28,7 +29,7 @@ from penstock.views.expr import BOOL, INT8, Col, Expr, call, lit
 from penstock.views.expressions.sql import Sql
 from penstock.views.render.block import Block, Source, placed, select
 from penstock.views.render.dialect import Dialect
-from penstock.views.render.groups import grouped, netted, shifted
+from penstock.views.render.groups import grouped, netted, repeated, shifted
 from penstock.views.render.placeholder import placeholder
 from penstock.zset import WEIGHT
 
@@ -90,7 +91,7 @@ def is_weighted(node: Node) -> bool:
     match node:
         case Leaf():
             return node.read.kind != "rows"
-        case Group():
+        case Group() | Repeat():
             return False
         case Negate() | Net() | Shift():
             return True
@@ -223,5 +224,5 @@ def _shift(render: Renderer, node: Shift) -> Block:
 
 _FOLDERS: dict[type, Folder] = {
     Leaf: _leaf, Empty: _empty, Filter: _filter, Project: _project, Join: _join, UnionAll: _union_all, Negate: _negate,
-    SemiJoin: _semi_join, Net: _net, Group: _group, Shift: _shift,
+    SemiJoin: _semi_join, Net: _net, Repeat: repeated, Group: _group, Shift: _shift,
 }  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.views.algebra import Node
+from penstock.views.rewrites.distinct_aggregates import distinct_aggregates
 from penstock.views.rewrites.flatten_joins import flatten_joins
 from penstock.views.rewrites.merged_columns import merged_columns
 from penstock.views.rewrites.prune_columns import prune_columns
@@ -19,6 +20,7 @@ PASSES: tuple[Callable[[Node], Node], ...] = (
     pull_projects,
     flatten_joins,
     push_filters,
+    distinct_aggregates,
     prune_columns,
 )
 

@@ -32,7 +32,7 @@ def _prune(node: Node, used: frozenset[str]) -> Node:
         case Aggregate():
             # Whatever is above: a CTE's uses then still share one aggregate, with all it remembers.
             read = frozenset[str]().union(*(names(e) for _, e in node.keys))
-            read = read.union(*(names(m.arg) for m in node.measures if m.arg is not None))
+            read = read.union(*(names(expr) for m in node.measures for expr in m.exprs))
             return over(node, (_prune(node.input, read),))
         case _:
             return node

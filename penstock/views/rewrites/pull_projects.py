@@ -5,8 +5,6 @@ What is left under joins and filters are scans, aggregates and unions, whose col
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from penstock.views.algebra import Aggregate, Filter, Join, Node, Project, outputs
 from penstock.views.expr import Expr, substitute
 from penstock.views.rewrites.tree import bottom_up
@@ -29,7 +27,7 @@ def _pull(node: Node) -> Node:
             return Aggregate(
                 below.input,
                 tuple((name, substitute(e, stands)) for name, e in node.keys),
-                tuple(replace(m, arg=m.arg and substitute(m.arg, stands)) for m in node.measures),
+                tuple(m.over(lambda e: substitute(e, stands)) for m in node.measures),
             )
         case Join() if any(isinstance(child, Project) for child in node.inputs):
             return _above_join(node)

@@ -1,15 +1,14 @@
 """Δ γ(R) = −γ₀ + γ₁ on the groups of ΔR: γ₀ is what is remembered; γ₁ is γ₀ + γ(ΔR), or γ(R₁) where adding does not do.
 
-Counts and exact sums are linear: the new value is the old one plus that of the change. Extremes and float sums are not
-(a maximum may be deleted, floats drift): those groups are computed again from R₁. γ₀ comes from the operator's state
-either way, so what is retracted is what was given. Keys match null-safely. Without keys there is one row, always.
+Counts and exact sums are linear: the new value is the old one plus that of the change. Extremes, float sums and the
+other functions are not (a maximum may be deleted, floats drift): those groups are computed again from R₁.
+γ₀ comes from the operator's state either way, so what is retracted is what was given. Keys match null-safely. Without
+keys there is one row, always.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from penstock.views.algebra import Aggregate, Group, Leaf, Negate, Net, Node, Project, SemiJoin, Shift, UnionAll
+from penstock.views.algebra import Aggregate, Group, Leaf, Negate, Net, Node, Project, Repeat, SemiJoin, Shift, UnionAll
 from penstock.views.expr import Col, Expr
 from penstock.views.rules.differentiator import Differentiator, Rule, When
 
@@ -39,13 +38,16 @@ def _linear(node: Aggregate, change: Node, state: Leaf, diff: Differentiator) ->
 
 def _recomputed(node: Aggregate, change: Node, state: Leaf, diff: Differentiator) -> Node:
     touched = Group(change, node.keys, ())
-    args: dict[Expr, str] = {m.arg: f"{m.name}__arg" for m in reversed(node.measures) if m.arg is not None}
+    args: dict[Expr, str] = {}
+    for measure in reversed(node.measures):
+        args |= {expr: f"{measure.name}__arg{place or ''}" for place, expr in enumerate(measure.exprs)}
     rows = Project(diff.after(node.input), (*node.keys, *((name, arg) for arg, name in args.items())))
-    measures = tuple(
-        replace(m, arg=Col(args[m.arg], m.arg.pg, m.arg.spark)) if m.arg is not None else m for m in node.measures
-    )
+    measures = tuple(m.over(lambda e: Col(args[e], e.pg, e.spark)) for m in node.measures)
     kept = tuple((key.name, key) for key in _keys(node))
-    fresh = Group(Net(_of_groups(node, rows, touched, diff)), kept, measures, keep="present")
+    there: Node = Net(_of_groups(node, rows, touched, diff))
+    if any(measure.by_row for measure in measures):
+        there = Repeat(there)
+    fresh = Group(there, kept, measures, keep="present")
     return UnionAll((Negate(_of_groups(node, state, touched, diff)), fresh))
 
 

@@ -132,15 +132,20 @@ class Maintained:
 
     def check(self) -> None:
         """The view is what PostgreSQL computes from the same rows."""
-        self._same("view", self.connection.execute(self.sql).fetchall(), self.stored("view"))
+        self._same("view", self.expected(), self.stored("view"))
 
     def check_all(self) -> None:
         """So is what `full` computes; and what is remembered is what would be remembered if computed now."""
-        expected = self.connection.execute(self.sql).fetchall()
+        expected = self.expected()
         again = full(self.view, "postgres")
         for name, output in again.outputs.items():
             rows = [row[:-1] for row in self.connection.execute(output.sql)]
             self._same(name, rows, expected if name == "view" else self.stored(name))
+
+    def expected(self) -> list[Row]:
+        """PostgreSQL's answer; JSON as its text, which is what a view holds."""
+        cells = [f'"{c.name}"::text' if c.pg.oid in (114, 3802) else f'"{c.name}"' for c in self.view.columns]
+        return self.connection.execute(f"SELECT {', '.join(cells)} FROM ({self.sql}) AS q").fetchall()
 
     def stored(self, name: str) -> list[Row]:
         places = ", ".join(str(i + 1) for i in range(len(self.columns[name])))

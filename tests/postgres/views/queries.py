@@ -52,6 +52,31 @@ TEMPLATES = [
     "SELECT k, count(*) FROM (SELECT t.k FROM t JOIN u ON t.k = u.k WHERE u.n > 0) x GROUP BY k",
     "SELECT 'all' AS label, count(*) FROM t JOIN w ON t.s = w.s",
     "SELECT CASE WHEN n > 1 THEN 'big' ELSE s END AS c, count(*) FROM u GROUP BY 1",
+    "SELECT k, count(DISTINCT n), sum(DISTINCT n), avg(DISTINCT n), count(*) AS c, sum(m) AS m FROM t GROUP BY k",
+    "SELECT count(DISTINCT s), count(*) AS c FROM t",
+    "SELECT k, count(DISTINCT n) AS n, count(DISTINCT s) AS s, max(DISTINCT m) AS m FROM t GROUP BY k",
+    "SELECT k, count(DISTINCT s), sum(f), sum(DISTINCT f) AS d FROM t GROUP BY k HAVING count(DISTINCT s) > 1",
+    "SELECT k, count(*) FILTER (WHERE n > 0) AS c, sum(m) FILTER (WHERE s = 'a') AS m, max(n) FILTER (WHERE n < 3) "
+    "AS x, count(DISTINCT n) FILTER (WHERE s IS NOT NULL) AS d FROM t GROUP BY k",
+    "SELECT s, bool_and(n > 0) AS a, bool_or(n > 0) AS o, every(n IS NULL) AS e FROM u GROUP BY s",
+    "SELECT s, bit_and(n) AS a, bit_or(n) AS o, bit_xor(n) AS x, bit_xor(DISTINCT n) AS d FROM u GROUP BY s",
+    "SELECT k, stddev(id), variance(m), var_pop(n) AS vp, stddev_pop(m) AS sp, var_samp(id) AS vs FROM t GROUP BY k",
+    "SELECT k, stddev(f), variance(f), var_pop(f) AS vp, stddev_pop(DISTINCT f) AS sp FROM t GROUP BY k",
+    "SELECT s, corr(n, k), covar_pop(n, k), covar_samp(n, k), regr_slope(n, k), regr_intercept(n, k), regr_r2(n, k), "
+    "regr_count(n, k), regr_avgx(n, k), regr_avgy(n, k), regr_sxx(n, k), regr_syy(n, k), regr_sxy(n, k) FROM u "
+    "GROUP BY s",
+    "SELECT k, mode() WITHIN GROUP (ORDER BY s) AS m, mode() WITHIN GROUP (ORDER BY n DESC) AS d FROM u GROUP BY k",
+    "SELECT k, percentile_cont(0.25) WITHIN GROUP (ORDER BY n) AS c, percentile_cont(0.5) WITHIN GROUP (ORDER BY m "
+    "DESC) AS m, percentile_disc(0.7) WITHIN GROUP (ORDER BY s) AS d, percentile_disc(0) WITHIN GROUP (ORDER BY n "
+    "DESC) FILTER (WHERE n > 0) AS z FROM t GROUP BY k",
+    "SELECT k, string_agg(s, ',' ORDER BY n, s) AS a, string_agg(DISTINCT s, '' ORDER BY s DESC) AS d, "
+    "string_agg(s, '|' ORDER BY n DESC NULLS LAST, s) FILTER (WHERE n > 0) AS f FROM u GROUP BY k",
+    "SELECT k, array_agg(s ORDER BY n, s DESC) AS a, array_agg(DISTINCT n) AS d, array_agg(n ORDER BY n NULLS FIRST) "
+    "FILTER (WHERE s <> '') AS f FROM u GROUP BY k",
+    "SELECT k, json_agg(s ORDER BY s) AS j, jsonb_agg(m ORDER BY m, id) AS b, json_agg(DISTINCT n) AS d, "
+    "json_object_agg(id, s ORDER BY id) AS o, json_agg(n > 0 ORDER BY n > 0) FILTER (WHERE n < 3) AS f FROM t "
+    "GROUP BY k",
+    "SELECT string_agg(s, ',' ORDER BY s), array_agg(id ORDER BY id), mode() WITHIN GROUP (ORDER BY k) FROM t",
 ]  # fmt: skip
 
 
