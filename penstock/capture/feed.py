@@ -26,7 +26,8 @@ class Reader(Protocol):
     """Where chunks come from: a WAL sender's stream, or a pull."""
 
     @property
-    def socket(self) -> int: ...
+    def socket(self) -> int:
+        """Where the next bytes come; it may be another one after a `fill`."""
 
     def fill(self, buffer: Buffer) -> Chunk | None:
         """What is there now, without waiting."""
@@ -53,9 +54,6 @@ class Feed:
         for _ in range(_BUFFERS):
             self._free.put(Buffer())
         self._woken, self._wake = os.pipe()
-        self._poll = select.poll()
-        self._poll.register(reader.socket, select.POLLIN)
-        self._poll.register(self._woken, select.POLLIN)
         self._thread = threading.Thread(target=self._run, name=f"penstock-{name}", daemon=True)
         self._thread.start()
 
@@ -114,7 +112,7 @@ class Feed:
             return
         self._let_gather()
         chunk = self._reader.fill(buffer)
-        if chunk is None and not self._reader.finished and self._poll.poll(_TICK * 1000):
+        if chunk is None and not self._reader.finished and self._wait():
             chunk = self._reader.fill(buffer)
         if chunk is None:
             self._free.put(buffer)
@@ -123,6 +121,10 @@ class Feed:
             self._small = chunk.used < _SMALL
             self._rate = chunk.used / max(time.monotonic() - self._read_at, 1e-6)
         self._read_at = time.monotonic()
+
+    def _wait(self) -> bool:
+        ready, _, _ = select.select([self._reader.socket, self._woken], [], [], _TICK)
+        return bool(ready)
 
     def _let_gather(self) -> None:
         """Under a steady flow, wait for more than a few rows: a chunk costs the same with two or with hundreds."""

@@ -1,10 +1,9 @@
 """Reading a backlog in bulk: the server's changes as rows of a binary COPY instead of one message each.
 
-The slot itself is not touched. A temporary copy of it is read with `pg_logical_slot_get_binary_changes`, which moves
-only the copy: the next range can be decoded on the server while this one is decoded here, nothing waits for anybody
-to acknowledge, and a crash leaves nothing behind, because the copy goes with its connection.
+Two temporary copies of the slot take turns. While one sends its range, the server decodes the next one for the other,
+so a backlog is read by two server processes and by us; the slot itself is not touched.
 
-Every range begins with decoding from the copy's restart point, which moves only where the log has a record of running
+Every range begins with decoding from its copy's restart point, which moves only where the log has a record of running
 transactions. What lies before the range costs little, because it is not put out, but it must not grow without bound:
 a range is never shorter than the way to it. A transaction that reaches past its range would be decoded in every range
 again: when one gave nothing and the restart point stayed, the pull is over and the stream goes on.
@@ -12,35 +11,21 @@ again: when one gave nothing and the restart point stayed, the pull is over and 
 
 from __future__ import annotations
 
-import secrets
+from collections import deque
 from contextlib import suppress
-from dataclasses import replace
 
-import psycopg
-from psycopg import sql
-from psycopg.errors import error_from_result
-from psycopg.pq import ExecStatus
-
-from penstock import failpoint
-from penstock.capture.bulk import Buffer, BulkReader, Chunk
-from penstock.capture.connection import Connection, connect, translate, translated
-from penstock.capture.continuity import check_unmoved
+from penstock.capture.bulk import Buffer, Chunk
+from penstock.capture.connection import Connection, translated
 from penstock.capture.kernels.frames import PULL
-from penstock.capture.messages import malformed
+from penstock.capture.slot_copy import SlotCopy
 from penstock.capture.stream import PluginOptions
+from penstock.errors import NoSlotLeft
 from penstock.lsn import Lsn
 
-OLDEST = 140000  # the binary form, and cheap copies of slots
-_RANGE = 96 << 20  # bytes of WAL
+_RANGE = 128 << 20  # bytes of WAL
+_SHORTEST = 16 << 20  # each has a price of its own
 _LAST = 1 << 20  # a remainder that is left to the stream
-_HEADER = 19  # of a binary COPY: signature, flags, length of an extension that nobody uses
-
-_COPY_SLOT = "SELECT pg_copy_logical_replication_slot(%s, %s, true)"
-_ADVANCE = "SELECT pg_replication_slot_advance(%s, %s)"
-_POSITION = """
-SELECT confirmed_flush_lsn::text, (confirmed_flush_lsn - restart_lsn)::int8, pg_current_wal_flush_lsn()::text
-FROM pg_replication_slots WHERE slot_name = %s
-"""
+_COPIES = 2
 
 
 class PullReader:
@@ -53,108 +38,66 @@ class PullReader:
         self.until = Lsn(0)  # it does not finish before it has come this far
         self.finished = False
         self.oversized = False  # finished because of a transaction that is longer than a range
-        self.read_until = start
-        self._options = options
-        self._copy: BulkReader | None = None
-        self._headed = False
-        self._messages = 1  # of the range under way; none was empty yet
-        self._connection = connect(dsn)
-        self.socket = self._connection.pgconn.socket
-        self._slot = f"{slot[:48]}_{secrets.token_hex(4)}"
+        self._asked_until = start
+        self._asked: deque[tuple[SlotCopy, Lsn]] = deque()  # with the ends of their ranges, in the order of reading
+        self._copies = [SlotCopy(dsn, slot, start, options)]
         try:
-            with translated():
-                self._connection.execute(_COPY_SLOT, [slot, self._slot])
-                confirmed, *_ = self._position()
-                check_unmoved(slot, confirmed, start)
-                if confirmed < start:
-                    self._connection.execute(_ADVANCE, [self._slot, str(start)])
-            self._next_range()
+            flushed = self._ask(self._copies[0])
+            with suppress(NoSlotLeft):  # then one does it all
+                while self._asked and len(self._copies) < _COPIES and self._remaining(flushed) > _SHORTEST:
+                    self._copies.append(SlotCopy(dsn, slot, start, options))
+                    flushed = self._ask(self._copies[-1])
         except BaseException:
-            self._connection.close()
+            self.close()
             raise
+        self.finished = not self._asked
+
+    @property
+    def socket(self) -> int:
+        """Of the range that is read now."""
+        return self._asked[0][0].socket if self._asked else self._copies[0].socket
 
     def fill(self, buffer: Buffer) -> Chunk | None:
-        """What is there of the range under way; the next range is asked for when it has ended."""
-        if self._copy is None and not self._begun():
-            return None
-        assert self._copy is not None
-        chunk = self._copy.fill(buffer)
-        if chunk is not None:
-            return self._framed(chunk)
-        if not self._copy.finished:
-            return None
-        self._end_range()
-        return Chunk(buffer.data, buffer.ends, 0, 0, PULL, buffer=buffer, reached=self.read_until)
+        """What is there of the range under way; when it has ended, the server is asked for more."""
+        copy, end = self._asked[0]
+        chunk = copy.fill(buffer)
+        if chunk is not None or copy.busy:
+            return chunk
+        self._asked.popleft()
+        self.oversized = not copy.messages and end - copy.position().restart > _RANGE // 2
+        for idle in self._copies:
+            if not (self.oversized or idle.busy):
+                self._ask(idle)
+        self.finished = self.oversized or not self._asked
+        return Chunk(buffer.data, buffer.ends, 0, 0, PULL, buffer=buffer, reached=end)
 
     def tick(self) -> None:
         """Nothing to tell: the server waits for a COPY's reader as long as its connection lives."""
 
     def close(self) -> None:
-        """Leave; the copy of the slot goes with the connection, also while the server is still decoding."""
-        with suppress(psycopg.Error):
-            self._connection.pgconn.get_cancel().cancel()
-        if self._copy is not None:
-            self._copy.close()
-        self._connection.close()
+        for copy in self._copies:
+            copy.close()
 
-    def _position(self) -> tuple[Lsn, int, Lsn]:
-        """Read up to here, this far from where decoding begins, and the end of the flushed log."""
-        row = self._connection.execute(_POSITION, [self._slot]).fetchone()
-        assert row is not None
-        return Lsn.parse(row[0]), row[1], Lsn.parse(row[2])
+    def _ask(self, copy: SlotCopy) -> Lsn:
+        """For the range behind all others, if there is one; returns how far the log was flushed."""
+        here = copy.position()
+        remaining = self._remaining(here.flushed)
+        if not remaining:
+            return here.flushed
+        way = self._asked_until - here.restart
+        start, length = self._asked_until, max(min(_RANGE, max(remaining // _COPIES, _SHORTEST)), way)
+        self._asked_until = Lsn(start + min(length, remaining))
+        copy.ask(start, self._asked_until, here)
+        self._asked.append((copy, self._asked_until))
+        return here.flushed
 
-    def _next_range(self) -> None:
-        with translated():
-            confirmed, behind, flushed = self._position()
-            self.read_until = confirmed
-            # The flushed log may end inside of a record of an open transaction, and the server would wait for the rest
-            # of it, with all that it has decoded: so not up to there. `until` lies before a commit that is flushed.
-            end = Lsn(min(confirmed + max(_RANGE, behind), max(flushed - _LAST, min(flushed, self.until))))
-            if end <= confirmed:
-                self.finished = True
-                return
-            if behind > _RANGE // 2 and not self._messages:
-                self.finished = self.oversized = True
-                return
-            self._messages = 0
-            failpoint.hit("capture.pull_range")
-            self._connection.pgconn.send_query(self._command(end).as_bytes(self._connection))
-            self._connection.pgconn.flush()
-        self._headed = False
+    def _remaining(self, flushed: Lsn) -> int:
+        """Bytes of WAL that nobody was asked for.
 
-    def _command(self, end: Lsn) -> sql.Composed:
-        options = replace(self._options, streaming=False, two_phase=False).of(OLDEST)
-        options["proto_version"] = "1"
-        listed = [sql.Literal(text) for pair in options.items() for text in pair]
-        return sql.SQL(
-            "COPY (SELECT data FROM pg_logical_slot_get_binary_changes({}, {}, NULL, {})) TO STDOUT (FORMAT binary)"
-        ).format(sql.Literal(self._slot), sql.Literal(str(end)), sql.SQL(", ").join(listed))
-
-    def _begun(self) -> bool:
-        """Whether the server has begun to send the range."""
-        pgconn = self._connection.pgconn
-        with translated():
-            pgconn.consume_input()
-        if pgconn.is_busy():
-            return False
-        result = pgconn.get_result()
-        if result is None or result.status != ExecStatus.COPY_OUT:
-            raise malformed("nothing") if result is None else translate(error_from_result(result))
-        self._copy = BulkReader(self._connection, gather=True)
-        return True
-
-    def _framed(self, chunk: Chunk) -> Chunk:
-        start = 0 if self._headed else _HEADER
-        self._headed = True
-        self._messages += chunk.messages - (int(chunk.ends[chunk.messages - 1]) - start == 2)
-        return Chunk(chunk.data, chunk.ends, chunk.messages, chunk.used, PULL, start, chunk.buffer)
-
-    def _end_range(self) -> None:
-        while (result := self._connection.pgconn.get_result()) is not None:
-            if result.status != ExecStatus.COMMAND_OK:
-                raise translate(error_from_result(result))
-        self._copy = None
-        self._next_range()
+        The flushed log may end inside of a record of an open transaction, and the server would wait for the rest of
+        it, with all that it has decoded: so not up to there. `until` lies before a commit that is flushed.
+        """
+        return max(0, max(flushed - _LAST, min(flushed, self.until)) - self._asked_until)
 
 
 def server_is_ahead(connection: Connection, of: Lsn) -> int:

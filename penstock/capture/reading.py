@@ -20,10 +20,10 @@ from penstock.capture.continuity import check_unmoved
 from penstock.capture.decode import Decoded, WalDecoder
 from penstock.capture.discover import SourceTable
 from penstock.capture.feed import Feed
-from penstock.capture.pull import OLDEST as PULL_OLDEST
 from penstock.capture.pull import PullReader, server_is_ahead
 from penstock.capture.relations import Relations
 from penstock.capture.slot import read_slot
+from penstock.capture.slot_copy import OLDEST as PULL_OLDEST
 from penstock.capture.spill import Spill
 from penstock.capture.stream import PluginOptions, WalStream
 from penstock.capture.target import Target
