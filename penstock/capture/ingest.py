@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import pyarrow as pa
@@ -32,8 +33,10 @@ from penstock.relation.home import Home
 from penstock.relation.segment import Form, Segment, SegmentWriter
 from penstock.zset import is_settled
 
-# Rows are written when this many wait, or when everything asked for has arrived.
-_FLUSH_ROWS = 250_000
+# Files are written beside the reading when this much waits, and committed when so many rows are there, or all that was
+# asked for.
+_FLUSH_ROWS, _FLUSH_BYTES = 250_000, 48 << 20
+_COMMIT_ROWS = 1_000_000
 _PAUSE = 1.0  # seconds between commits while tables are copied
 # The changelog fills in what the WAL left out, exactly; its readers have one shape per table.
 _OWN = {"toast_handling": "settle", "on_schema_change": "stop"}
@@ -59,6 +62,9 @@ class Ingest:
         copies.sweep(catalog, home, name)
         self._waiting: dict[str, list[pa.Table]] = {}
         self._written: dict[str, list[Segment]] = {}
+        self._writer = ThreadPoolExecutor(1, "penstock-segments")
+        self._writing: Future[None] | None = None
+        self._rows = 0  # waiting or written, and not committed
         self._attempt: int | None = None
         self._committed_at = time.monotonic()
         self._passed_join = False
@@ -74,11 +80,13 @@ class Ingest:
                 self._copies.resume(self._config(self.source.tables))
             self._postgres = self._open()
         except BaseException:
+            self._writer.shutdown()
             self._copies.close()
             raise
 
     def close(self) -> None:
         """Stop capturing; what was not committed comes again next time."""
+        self._writer.shutdown()
         self._copies.close()
         self._postgres.close()
 
@@ -168,11 +176,11 @@ class Ingest:
         whole = batch is None or batch.complete
         ready = self._copies.ready(self._captured)
         waited = self._copies.under_way and time.monotonic() - self._committed_at > _PAUSE
-        due = here.lsn >= enough or self._waiting_rows() >= _FLUSH_ROWS or ready or waited
+        due = here.lsn >= enough or self._rows >= _COMMIT_ROWS or ready or waited
         if whole and here.lsn > self._captured and due:
             self._commit(here, ready)
             return True
-        if ready and whole and not self._waiting and not self._written:
+        if ready and whole and not self._rows:
             self._commit(replace(here, lsn=self._captured), ready)
             if self._copies.under_way.intersection(ready):
                 self._nudge()
@@ -191,8 +199,10 @@ class Ingest:
         self._copies.joined()
         self._postgres = self._open()
 
-    def _waiting_rows(self) -> int:
-        return sum(rows.num_rows for parts in self._waiting.values() for rows in parts)
+    def _much_waits(self) -> bool:
+        waiting = [rows for parts in self._waiting.values() for rows in parts]
+        rows, size = sum(one.num_rows for one in waiting), sum(one.nbytes for one in waiting)
+        return bool(rows >= _FLUSH_ROWS or size >= _FLUSH_BYTES)
 
     def _take(self, batch: Batch) -> None:
         join = self._copies.join_at
@@ -201,25 +211,35 @@ class Ingest:
             self._passed_join |= taken.num_rows < rows.num_rows
             if taken.num_rows:
                 self._waiting.setdefault(table, []).append(taken)
-        if not batch.complete and self._waiting_rows() >= _FLUSH_ROWS:
+                self._rows += taken.num_rows
+        if self._much_waits():
             self._write()
 
     def _write(self) -> int:
-        """Put what waits into files of the current attempt; nothing of it counts yet."""
+        """Have what waits put into files of the current attempt, after the last such; nothing of it counts yet."""
         if self._attempt is None:
             self._attempt = self._catalog.begin(self.lease, "ingest")
-        for table in list(self._waiting):
-            parts = self._waiting.pop(table)
+        self._finish_writing()
+        waiting, self._waiting = self._waiting, {}
+        self._writing = self._writer.submit(self._write_files, self._attempt, waiting)
+        return self._attempt
+
+    def _finish_writing(self) -> None:
+        if self._writing is not None:
+            self._writing.result()
+
+    def _write_files(self, attempt: int, waiting: dict[str, list[pa.Table]]) -> None:
+        for table, parts in waiting.items():
             done = self._written.setdefault(table, [])
-            writer = SegmentWriter(self._home, self._copies.folder(table), self._attempt, first=len(done))
+            writer = SegmentWriter(self._home, self._copies.folder(table), attempt, first=len(done))
             for rows in self._copies.split(table, pa.concat_tables(parts)):
                 positions = pc.min_max(rows["_lsn"]).as_py()
                 form: Form = "settled" if is_settled(rows) else "raw"
                 done.append(writer.write(rows, positions["min"], positions["max"], form=form))
-        return self._attempt
 
     def _commit(self, checkpoint: Checkpoint, ready: Sequence[str], *, acknowledge: bool = True) -> None:
         attempt = self._write()
+        self._finish_writing()
         hit("ingest.files_written")
         with self._catalog.commit(self.lease, attempt, "ingest") as commit:
             known = {one.table: one.id for one in relations.of_source(self._catalog, self.source.name)}
@@ -235,7 +255,7 @@ class Ingest:
             completed = self._copies.complete(commit, ready, checkpoint.lsn)
             sources.move(commit, self.source.id, checkpoint.to_json(), checkpoint.lsn)
         self._copies.completed(completed)
-        self._written, self._attempt, self._captured = {}, None, checkpoint.lsn
+        self._written, self._rows, self._attempt, self._captured = {}, 0, None, checkpoint.lsn
         self._committed_at = time.monotonic()
         hit("ingest.before_acknowledge")
         if acknowledge:
