@@ -6,7 +6,7 @@ weight: filter and project keep it, join multiplies it, union all adds. `rows` a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -118,6 +118,26 @@ class Join:
 
 
 @dataclass(frozen=True)
+class OuterJoin:
+    """An inner join and, with NULLs, the rows of `left` that met nothing; `full`: those of `right` too."""
+
+    left: Node
+    right: Node
+    on: tuple[Expr, ...]
+    full: bool = False
+
+
+@dataclass(frozen=True)
+class Exists:
+    """Rows of `input` for which some row of `by` meets all of `on`; `negated`: for which none does."""
+
+    input: Node
+    by: Node
+    on: tuple[Expr, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True)
 class UnionAll:
     """Branches of equal column names, in order."""
 
@@ -131,6 +151,14 @@ class Aggregate:
     input: Node
     keys: tuple[tuple[str, Expr], ...]
     measures: tuple[Measure, ...]
+
+
+@dataclass(frozen=True)
+class Weigh:
+    """Each row `times` times, a number above 0."""
+
+    input: Node
+    times: Expr
 
 
 # What only changes are made of ----------------------------------------------------------------------------------------
@@ -202,7 +230,7 @@ class Shift:
 
 
 Node = (
-    Scan | Filter | Project | Join | UnionAll | Aggregate
+    Scan | Filter | Project | Join | OuterJoin | Exists | UnionAll | Aggregate | Weigh
     | Leaf | Empty | Negate | SemiJoin | Net | Repeat | Group | Shift
 )  # fmt: skip
 
@@ -211,34 +239,52 @@ def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Scan() | Leaf() | Empty():
             return ()
-        case Filter() | Project() | Aggregate() | Negate() | Net() | Repeat() | Group():
+        case Filter() | Project() | Aggregate() | Weigh() | Negate() | Net() | Repeat() | Group():
             return (node.input,)
         case Join() | UnionAll():
             return node.inputs
-        case SemiJoin():
+        case OuterJoin():
+            return (node.left, node.right)
+        case SemiJoin() | Exists():
             return (node.input, node.by)
         case Shift():
             return (node.state, node.change)
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and everything under it, inputs first."""
-    for child in inputs(node):
-        yield from walk(child)
-    yield node
+    """The node and everything under it, inputs first, a part that is shared once."""
+    return _walk(node, set())
+
+
+def _walk(node: Node, seen: set[int]) -> Iterator[Node]:
+    if id(node) not in seen:
+        seen.add(id(node))
+        for child in inputs(node):
+            yield from _walk(child, seen)
+        yield node
 
 
 def outputs(node: Node) -> tuple[Col, ...]:
-    """The columns a node gives, in order."""
+    """The columns a node gives, in order; worked out once per node, since changes share their parts."""
+    known: tuple[Col, ...] | None = node.__dict__.get("_outputs")
+    if known is None:
+        known = node.__dict__["_outputs"] = _outputs(node)
+    return known
+
+
+def _outputs(node: Node) -> tuple[Col, ...]:
     match node:
         case Scan() | Leaf() | Empty():
             return tuple(Col(name, c.pg, c.spark, c.nullable) for name, c in node.columns)
-        case Filter() | Negate() | SemiJoin() | Net() | Repeat():
+        case Filter() | Weigh() | Negate() | SemiJoin() | Exists() | Net() | Repeat():
             return outputs(node.input)
         case Project():
             return tuple(_named(name, expr) for name, expr in node.items)
         case Join():
             return tuple(column for child in node.inputs for column in outputs(child))
+        case OuterJoin():
+            left = outputs(node.left)
+            return (*(optional(left) if node.full else left), *optional(outputs(node.right)))
         case UnionAll():
             branches = [outputs(child) for child in node.inputs]
             return tuple(
@@ -249,6 +295,11 @@ def outputs(node: Node) -> tuple[Col, ...]:
             return tuple(_named(n, e) for n, e in node.keys) + tuple(measured(m) for m in node.measures)
         case Shift():
             return node.keys + tuple(measured(m) for m in node.measures)
+
+
+def optional(columns: Iterable[Col]) -> tuple[Col, ...]:
+    """The columns where there may be no row to take them from."""
+    return tuple(replace(col, nullable=True) for col in columns)
 
 
 def measured(measure: Measure) -> Col:
@@ -262,8 +313,3 @@ def _named(name: str, expr: Expr) -> Col:
 
 def scans(node: Node) -> tuple[Scan, ...]:
     return tuple(found for found in walk(node) if isinstance(found, Scan))
-
-
-def aggregates(node: Node) -> tuple[Aggregate, ...]:
-    """Each different aggregate of the tree once, inner ones first: its place is its state's number."""
-    return tuple(dict.fromkeys(found for found in walk(node) if isinstance(found, Aggregate)))

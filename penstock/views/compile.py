@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from penstock.errors import InvalidQuery, UnsupportedQuery
 from penstock.relation.schema import Column
 from penstock.views import decimals
-from penstock.views.algebra import Node, Project, Relation, aggregates, outputs, scans
+from penstock.views.algebra import Node, Project, Relation, outputs, scans
 from penstock.views.expr import Col, Expr, call, kind
 from penstock.views.keys import keys_of
 from penstock.views.lower import Lowered, Lowering
 from penstock.views.parse import Resolver, parse_query
 from penstock.views.rewrites import rewrite
 from penstock.views.typer import Described, Typer
-from penstock.views.view import View, state_of
+from penstock.views.view import View, remembering, state_of
 from penstock.zset import CHANGE_COLUMNS
 
 
@@ -33,7 +33,7 @@ def compile_view(name: str, sql: str, *, dialect: str = "postgres", resolve: Res
         key=tuple(column.name for column in columns if keys and column.name in keys[0]),
         used_columns=_used(plan),
         plan=plan,
-        states=tuple(state_of(node, place) for place, node in enumerate(aggregates(plan))),
+        states=tuple(state_of(node, place) for place, node in enumerate(remembering(plan))),
         singleton=frozenset() in keys,
     )
 
@@ -43,7 +43,12 @@ def _named(lowered: Lowered, described: Sequence[Described]) -> Node:
     reserved = [column.name for column in described if column.name in CHANGE_COLUMNS]
     if reserved:
         raise InvalidQuery(f'the column name "{reserved[0]}" is reserved', hint="Name it differently with AS.")
-    for told, (_, col) in zip(described, lowered.columns, strict=True):
+    for told, (name, col) in zip(described, lowered.columns, strict=True):
+        if told.name != name and not name.startswith("_col_"):
+            raise UnsupportedQuery(
+                f'PostgreSQL calls a column "{told.name}" where the view would give "{name}"',
+                hint="List the columns instead of *.",
+            )
         if kind(col.pg) != "opaque" and kind(col.pg) != kind(told.pg):
             raise UnsupportedQuery(
                 f'PostgreSQL gives column "{told.name}" the type {told.pg.name}, the view would give it {col.pg.name}',

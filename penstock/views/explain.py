@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.views.algebra import Aggregate, Filter, Join, Measure, Node, Project, Scan, UnionAll, aggregates, inputs
+from penstock.views.algebra import (
+    Aggregate,
+    Exists,
+    Filter,
+    Join,
+    Measure,
+    Node,
+    OuterJoin,
+    Project,
+    Scan,
+    UnionAll,
+    Weigh,
+    inputs,
+)
 from penstock.views.expr import Expr
 from penstock.views.program import delta
 from penstock.views.reach import Reach
 from penstock.views.render import POSTGRES
-from penstock.views.view import View
+from penstock.views.view import View, remembering
 
 
 def explain(view: View, changed: frozenset[str] | None = None) -> str:
     """The tree, the key, what is remembered; and the laws, of all inputs unless `changed` names some."""
     moved = frozenset(relation.name for relation in view.inputs) if changed is None else changed
-    numbers = {node: state.name for node, state in zip(aggregates(view.plan), view.states, strict=True)}
+    numbers = {node: state.name for node, state in zip(remembering(view.plan), view.states, strict=True)}
     lines = [f"view {view.name}", *_tree(view.plan, numbers, 1)]
     lines.append(f"key: {', '.join(view.key) or ('at most one row' if view.singleton else 'unknown')}")
     lines += [f"remembers {state.name}: {', '.join(state.schema.names)}" for state in view.states]
@@ -53,8 +66,15 @@ def _line(node: Node, numbers: dict[Aggregate, str]) -> str:
             return f"π project {', '.join(f'{name} = {_text(e)}' for name, e in node.items)}"
         case Join():
             return f"⋈ join on {_all(node.on, ' AND ')}" if node.on else "⋈ cross join"
+        case OuterJoin():
+            return f"{'⟗ full' if node.full else '⟕ left'} outer join on {_all(node.on, ' AND ') or 'true'}"
+        case Exists():
+            what = "▷ rows without a match" if node.negated else "⋉ rows with a match"
+            return f"{what} on {_all(node.on, ' AND ') or 'true'}"
         case UnionAll():
             return "∪ union all"
+        case Weigh():
+            return f"each row {_text(node.times)} times"
         case Aggregate():
             keys = ", ".join(_text(e) for _, e in node.keys) or "()"
             kept = ", ".join(_measure(m) for m in node.measures)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from penstock.views.algebra import Aggregate, Filter, Join, Node, Project, Scan, outputs
+from penstock.views.algebra import Aggregate, Exists, Filter, Join, Node, OuterJoin, Project, Scan, outputs
 from penstock.views.expr import Call, Col, Expr, kind, names
 
 Key = frozenset[str]
@@ -16,17 +16,28 @@ def keys_of(node: Node) -> tuple[Key, ...]:
             named = {column.name: name for name, column in node.columns}
             key = node.relation.schema.key
             return (frozenset(named[name] for name in key),) if key and set(key) <= set(named) else ()
-        case Filter():
+        case Exists():
             return keys_of(node.input)
+        case Filter():
+            return _filtered(node)
         case Project():
             kept = {expr.name: name for name, expr in reversed(node.items) if isinstance(expr, Col)}
             return tuple(frozenset(kept[n] for n in key) for key in keys_of(node.input) if key <= set(kept))
         case Join():
             return _joined(node)
+        case OuterJoin():
+            return _outer_joined(node)
         case Aggregate():
             return (frozenset(name for name, _ in node.keys),)
         case _:
             return ()
+
+
+def _filtered(node: Filter) -> tuple[Key, ...]:
+    """Also without the columns that are equal to a constant: of a key that is given as a whole there is one row."""
+    keys = keys_of(node.input)
+    fewer = (frozenset(name for name in key if not probed(node.predicates, frozenset({name}), set())) for key in keys)
+    return tuple(dict.fromkeys((*keys, *fewer)))
 
 
 def _joined(node: Join) -> tuple[Key, ...]:
@@ -40,6 +51,15 @@ def _joined(node: Join) -> tuple[Key, ...]:
             if all(keys[place] for place in roots)
         )
     )
+
+
+def _outer_joined(node: OuterJoin) -> tuple[Key, ...]:
+    """Those of the left where the right adds no rows to it, else of both: a row met either something or nothing."""
+    left, right = keys_of(node.left), keys_of(node.right)
+    known = {col.name for col in outputs(node.left)}
+    if not node.full and any(probed(node.on, key, known) for key in right):
+        return left
+    return tuple(dict.fromkeys(one | other for one in left for other in right))
 
 
 def _roots(node: Join, keys: Sequence[tuple[Key, ...]], order: Iterable[int]) -> set[int]:

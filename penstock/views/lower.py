@@ -5,20 +5,24 @@ A CTE is lowered once; each of its uses is a projection that renames its columns
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from penstock.errors import UnsupportedQuery
 from penstock.relation.types import PgType
 from penstock.views.aggregates import Remembered, calls_in, is_aggregate, remember, taken_apart
-from penstock.views.algebra import Filter, Join, Node, Project, Relation, Scan, UnionAll
-from penstock.views.expr import BOOL, Col, Expr, Lit, conjuncts, kind
+from penstock.views.algebra import Filter, Join, Node, OuterJoin, Project, Relation, Scan, optional
+from penstock.views.distinct import distinct
+from penstock.views.expr import BOOL, Col, Expr, Lit, conjuncts, kind, names
 from penstock.views.expressions import HANDLERS
 from penstock.views.expressions.binder import Binder, described, refused
 from penstock.views.expressions.casts import cast_to
 from penstock.views.expressions.comparison import check_comparable
 from penstock.views.expressions.convert import common, fix, typed
+from penstock.views.set_operations import OPERATIONS
+from penstock.views.subqueries import SUBQUERIES, Body, Taken, attach, condition, grouped_by, has_subquery
 from penstock.views.typer import Typer, twin
 
 _GROUPED = "_grouped"
@@ -34,16 +38,35 @@ class Lowered:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a SELECT sees in FROM, by alias."""
+    """What a SELECT sees: the columns of FROM by alias, others by (table, name), and the answers of its subqueries."""
 
     sources: Mapping[str, Lowered]
+    others: Mapping[tuple[str, str], Expr] = field(default_factory=dict)
+    answers: Mapping[str, Expr] = field(default_factory=dict)
 
     @property
     def columns(self) -> dict[tuple[str, str], Expr]:
-        return {(alias, name): col for alias, source in self.sources.items() for name, col in source.columns}
+        given = {(alias, name): col for alias, source in self.sources.items() for name, col in source.columns}
+        return {**given, **self.others, **{(SUBQUERIES, place): answer for place, answer in self.answers.items()}}
 
     def twins(self) -> list[exp.Subquery]:
-        return [twin(alias, [(n, c.pg) for n, c in source.columns]) for alias, source in self.sources.items()]
+        tables: dict[str, list[tuple[str, PgType]]] = {}
+        for (table, name), expr in self.columns.items():
+            tables.setdefault(table, []).append((name, expr.pg))
+        return [twin(alias, columns) for alias, columns in tables.items()]
+
+
+@dataclass(frozen=True)
+class _Grouping:
+    """The parts of a grouped SELECT, without its subqueries."""
+
+    items: Sequence[exp.Expr]
+    having: exp.Expr | None
+    keys: Sequence[exp.Expr]
+
+    @property
+    def expressions(self) -> list[exp.Expr]:
+        return [*self.items, *([self.having] if self.having is not None else [])]
 
 
 class Lowering:
@@ -59,10 +82,11 @@ class Lowering:
             ctes[cte.alias] = _renamed(lowered, [part.name for part in cte.args["alias"].columns])
         if isinstance(tree, exp.Subquery):
             return self.query(tree.this, ctes)
-        if isinstance(tree, exp.Union):
-            return self._union(tree, ctes)
+        if isinstance(tree, exp.SetOperation):
+            return self._set_operation(tree, ctes)
         if isinstance(tree, exp.Select):
-            return self._select(tree, ctes)
+            selected = self._select(tree, ctes)
+            return _distinct(selected) if tree.args.get("distinct") else selected
         raise refused(tree)
 
     # FROM -------------------------------------------------------------------------------------------------------------
@@ -102,92 +126,199 @@ class Lowering:
     # SELECT -----------------------------------------------------------------------------------------------------------
 
     def _select(self, tree: exp.Select, ctes: Mapping[str, Lowered]) -> Lowered:
+        body = self._body(tree, ctes)
+        named = [(name, self._name("", name), e) for name, e in body.values]
+        return Lowered(
+            Project(body.node, tuple((new, e) for _, new, e in named)),
+            tuple((n, Col(new, e.pg, e.spark, e.nullable if isinstance(e, Col) else True)) for n, new, e in named),
+        )
+
+    def _body(self, tree: exp.Select, ctes: Mapping[str, Lowered], outer: Scope | None = None) -> Body:
+        """A SELECT; its conditions on the columns of `outer`, the query around it, are what ties it to that."""
+        scope, node, on = self._from(tree, ctes, outer)
+        taken = Taken(self._name)
+        items = [taken.out_of(item) for item in tree.expressions]
+        having = tree.args.get("having") and taken.out_of(tree.args["having"].this)
+        group = tree.args.get("group")
+        keys = [taken.out_of(_unparen(key)) for key in (group.expressions if group else [])]
+        grouping = _Grouping(items, having, list(dict.fromkeys(keys)))
+        if group or any(is_aggregate(e) for e in grouping.expressions):
+            first = [*grouping.keys, *(call for e in grouping.expressions for call in calls_in(e))]
+            scope, node = self._attached(taken, first, scope, node, ctes, outer)
+            rest = {place: found for place, found in taken.within(items).items() if place not in scope.answers}
+            rest |= {
+                p: found for p, found in taken.within([having] if having else []).items() if p not in scope.answers
+            }
+            return self._grouped(grouping, scope, node, on, rest, ctes, outer)
+        scope, node = self._attached(taken, items, scope, node, ctes, outer)
+        binder = self._binder(scope, items, outer)
+        return Body(node, _values(items, binder), on)
+
+    def _from(
+        self, tree: exp.Select, ctes: Mapping[str, Lowered], outer: Scope | None
+    ) -> tuple[Scope, Node, tuple[Expr, ...]]:
+        """FROM and WHERE: what is in sight, the rows, and the conditions that need `outer`."""
         joins = tree.args.get("joins") or []
         sources = [tree.args["from_"].this, *(join.this for join in joins)]
         scope = Scope({source.alias: self._source(source, ctes) for source in sources})
-        conditions = [join.args["on"] for join in joins if join.args.get("on") is not None]
         where = tree.args.get("where")
-        if where is not None:
-            conditions.append(where.this)
-        binder = self._binder(scope.columns, scope.twins(), conditions)
-        predicates = [part for condition in conditions for part in conjuncts(fix(binder.bind(condition), BOOL))]
-        inputs = tuple(source.node for source in scope.sources.values())
-        node: Node = Join(inputs, ()) if len(inputs) > 1 else inputs[0]
-        if predicates:
-            node = Filter(node, tuple(predicates))
-        if tree.args.get("group") or any(is_aggregate(e) for e in _expressions(tree)):
-            return self._grouped(tree, scope, node)
-        items = tree.expressions
-        binder = self._binder(scope.columns, scope.twins(), items)
-        return self._projected(items, binder, node)
+        parts = list(_parts(where.this)) if where is not None else []
+        plain, asking = [p for p in parts if not has_subquery(p)], [p for p in parts if has_subquery(p)]
+        asked = [list(_parts(join.args["on"])) if join.args.get("on") is not None else [] for join in joins] + [plain]
+        binder = self._binder(scope, [part for each in asked for part in each], outer)
+        bound = [tuple(c for part in each for c in conjuncts(fix(binder.bind(part), BOOL))) for each in asked]
+        own = {col.name for source in scope.sources.values() for _, col in source.columns}
+        outside = [tuple(p for p in each if not names(p) <= own) for each in bound]
+        if any(_side(join) and found for join, found in zip(joins, outside, strict=False)):
+            raise UnsupportedQuery(
+                "an outer join in a subquery may not be on columns of the query around it",
+                hint="Put that condition into the subquery's WHERE.",
+            )
+        inside = [tuple(p for p in each if names(p) <= own) for each in bound]
+        scope, node = _joined(scope, [_side(join) for join in joins], inside)
+        if inside[-1]:
+            node = Filter(node, inside[-1])
+        on = tuple(p for each in outside for p in each)
+        for part in asking:
+            scope, node = self._condition(part, scope, node, ctes, outer)
+        return scope, node, on
 
-    def _grouped(self, tree: exp.Select, scope: Scope, node: Node) -> Lowered:
-        group = tree.args.get("group")
-        keys = list(dict.fromkeys(_unparen(key) for key in (group.expressions if group else [])))
-        nodes = list(dict.fromkeys(found for e in _expressions(tree) for found in calls_in(e)))
+    # Subqueries -------------------------------------------------------------------------------------------------------
+
+    def _condition(
+        self, part: exp.Expr, scope: Scope, node: Node, ctes: Mapping[str, Lowered], outer: Scope | None
+    ) -> tuple[Scope, Node]:
+        """The rows that meet a condition with subqueries in it."""
+        kept = condition(part, node, self._bind(scope), self._subquery(scope, ctes))
+        if kept is not None:
+            return scope, kept
+        taken = Taken(self._name)
+        rest = taken.out_of(part)
+        scope, node = self._attached(taken, [rest], scope, node, ctes, outer)
+        predicate = fix(self._binder(scope, [rest], outer).bind(rest), BOOL)
+        return scope, Filter(node, conjuncts(predicate))
+
+    def _attached(
+        self,
+        taken: Taken,
+        trees: Sequence[exp.Expr],
+        scope: Scope,
+        node: Node,
+        ctes: Mapping[str, Lowered],
+        outer: Scope | None,
+    ) -> tuple[Scope, Node]:
+        """The rows with the answers of the subqueries of some expressions beside them."""
+        for place, found in taken.within(trees).items():
+            if place not in scope.answers:
+                node, answer = attach(found, node, self._bind(scope), self._subquery(scope, ctes), self._name)
+                scope = replace(scope, answers={**scope.answers, place: answer})
+        return scope, node
+
+    def _bind(self, scope: Scope) -> Callable[[exp.Expr], Expr]:
+        return lambda tree: _settled(self._binder(scope, [tree]).bind(tree))
+
+    def _subquery(self, scope: Scope, ctes: Mapping[str, Lowered]) -> Callable[[exp.Expr], Body]:
+        def lower(tree: exp.Expr) -> Body:
+            while isinstance(tree, exp.Subquery) and not _ctes(tree):
+                tree = tree.this
+            if isinstance(tree, exp.Select) and not _ctes(tree):
+                return self._body(tree, ctes, scope)
+            lowered = self.query(tree, ctes)
+            return Body(lowered.node, lowered.columns)
+
+        return lower
+
+    # GROUP BY ---------------------------------------------------------------------------------------------------------
+
+    def _grouped(
+        self,
+        grouping: _Grouping,
+        scope: Scope,
+        node: Node,
+        on: tuple[Expr, ...],
+        rest: Mapping[str, exp.Expr],
+        ctes: Mapping[str, Lowered],
+        outer: Scope | None,
+    ) -> Body:
+        keys = grouping.keys
+        nodes = list(dict.fromkeys(found for e in grouping.expressions for found in calls_in(e)))
         calls = [taken_apart(node) for node in nodes]
-        binder = self._binder(scope.columns, scope.twins(), [*keys, *(root for call in calls for root in call.roots)])
+        binder = self._binder(scope, [*keys, *(root for call in calls for root in call.roots)])
         call_types = self._describe(nodes, scope.twins())
         bound_keys = []
         for key in keys:
             bound = _settled(binder.bind(key))
             check_comparable("GROUP BY", (bound,), ordered=False)
             bound_keys.append((self._name("", key.name if isinstance(key, exp.Column) else "key"), bound))
+        ties = list(grouped_by(on, node, self._name))
         remembered: Remembered = remember(
-            node, tuple(bound_keys), [(call, binder, call_types[call.node]) for call in calls], self._name
+            node,
+            (*bound_keys, *((name, expr) for name, expr, _ in ties)),
+            [(call, binder, call_types[call.node]) for call in calls],
+            self._name,
         )
         stands = {
             **{key: Col(name, e.pg, e.spark) for key, (name, e) in zip(keys, bound_keys, strict=True)},
             **dict(zip(nodes, remembered.results, strict=True)),
         }
-        return self._above_groups(tree, remembered.node, stands)
+        body = self._above_groups(grouping, remembered.node, stands, rest, ctes, outer)
+        if not keys and grouping.having is not None and ties:
+            raise UnsupportedQuery(
+                "HAVING in a subquery that reads the query around it needs GROUP BY", hint="Compare outside of it."
+            )
+        return replace(body, on=tuple(tie for _, _, tie in ties), lonely=not keys and grouping.having is None)
 
-    def _above_groups(self, tree: exp.Select, node: Node, stands: Mapping[exp.Expr, Expr]) -> Lowered:
+    def _above_groups(
+        self,
+        grouping: _Grouping,
+        node: Node,
+        stands: Mapping[exp.Expr, Expr],
+        rest: Mapping[str, exp.Expr],
+        ctes: Mapping[str, Lowered],
+        outer: Scope | None,
+    ) -> Body:
         """HAVING and SELECT over a grouped input: keys and aggregates are columns there."""
         places = {found: f"c{i}" for i, found in enumerate(stands)}
-        columns: dict[tuple[str, str], Expr] = {(_GROUPED, places[found]): e for found, e in stands.items()}
-        stand_in = [twin(_GROUPED, [(places[found], e.pg) for found, e in stands.items()])]
+        scope = Scope({}, {(_GROUPED, places[found]): e for found, e in stands.items()})
+        # A subquery sees the keys as the columns they are.
+        seen = {(key.table, key.name): e for key, e in stands.items() if isinstance(key, exp.Column)}
+        for place, found in rest.items():
+            inside = Scope({}, seen)
+            node, answer = attach(found, node, self._bind(inside), self._subquery(inside, ctes), self._name)
+            scope = replace(scope, answers={**scope.answers, place: answer})
 
         def replaced(tree: exp.Expr) -> exp.Expr:
             return tree.copy().transform(lambda n: exp.column(places[n], table=_GROUPED) if n in places else n)
 
-        having = tree.args.get("having")
-        if having is not None:
-            condition = replaced(having.this)
-            bound = fix(self._binder(columns, stand_in, [condition]).bind(condition), BOOL)
-            node = Filter(node, conjuncts(bound))
-        items = [replaced(item) for item in tree.expressions]
-        return self._projected(items, self._binder(columns, stand_in, items), node)
+        if grouping.having is not None:
+            having = replaced(grouping.having)
+            node = Filter(node, conjuncts(fix(self._binder(scope, [having], outer).bind(having), BOOL)))
+        items = [replaced(item) for item in grouping.items]
+        return Body(node, _values(items, self._binder(scope, items, outer)))
 
-    def _projected(self, items: Sequence[exp.Expr], binder: Binder, node: Node) -> Lowered:
-        bound = [(item.alias_or_name, _settled(binder.bind(item.unalias()))) for item in items]
-        named = [(name, self._name("", name), e) for name, e in bound]
-        node = Project(node, tuple((new, e) for _, new, e in named))
-        return Lowered(
-            node,
-            tuple((n, Col(new, e.pg, e.spark, e.nullable if isinstance(e, Col) else True)) for n, new, e in named),
-        )
+    # UNION, INTERSECT, EXCEPT -----------------------------------------------------------------------------------------
 
-    # UNION ALL --------------------------------------------------------------------------------------------------------
-
-    def _union(self, tree: exp.Union, ctes: Mapping[str, Lowered]) -> Lowered:
+    def _set_operation(self, tree: exp.SetOperation, ctes: Mapping[str, Lowered]) -> Lowered:
         sides = [self.query(side, ctes) for side in (tree.this, tree.expression)]
         types = self._union_types(sides)
         columns = []
         converted: list[list[Expr]] = [[], []]
         for place, pg in enumerate(types):
             name = sides[0].columns[place][0]
-            pair = common([_to_type(side.columns[place][1], pg) for side in sides], "UNION ALL", pg)
+            pair = common([_to_type(side.columns[place][1], pg) for side in sides], tree.key.upper(), pg)
             new = self._name("", name)
             columns.append((name, Col(new, pair[0].pg, pair[0].spark)))
             for side, expr in enumerate(pair):
                 converted[side].append(expr)
         names = [col.name for _, col in columns]
-        branches = [
+        left, right = (
             Project(side.node, tuple(zip(names, exprs, strict=True)))
             for side, exprs in zip(sides, converted, strict=True)
-        ]
-        return Lowered(UnionAll(tuple(branches)), tuple(columns))
+        )
+        once = bool(tree.args.get("distinct"))
+        if once or not isinstance(tree, exp.Union):
+            check_comparable(tree.key.upper(), [col for _, col in columns], ordered=False)
+        return Lowered(OPERATIONS[tree.key, once](left, right), tuple(columns))
 
     def _union_types(self, sides: Sequence[Lowered]) -> list[PgType]:
         twins = [twin("t", [(f"c{i}", col.pg) for i, (_, col) in enumerate(side.columns)]) for side in sides]
@@ -199,14 +330,20 @@ class Lowering:
 
     # types ------------------------------------------------------------------------------------------------------------
 
-    def _binder(
-        self, columns: Mapping[tuple[str, str], Expr], twins: list[exp.Subquery], roots: Sequence[exp.Expr]
-    ) -> Binder:
+    def _binder(self, scope: Scope, roots: Sequence[exp.Expr], outer: Scope | None = None) -> Binder:
         parts = list(dict.fromkeys(part for root in roots for part in described(root.unalias())))
         for part in parts:
             if type(part) not in HANDLERS:
                 raise refused(part)
-        return Binder(columns, self._describe(parts, twins), HANDLERS)
+        known = scope.columns if outer is None else outer.columns | scope.columns
+        for column in (column for root in roots for column in root.find_all(exp.Column)):
+            if (column.table, column.name) not in known:
+                raise UnsupportedQuery(
+                    f"{column.sql(dialect='postgres')} is out of reach for the subquery or the condition that reads it",
+                    hint="A subquery may read the query directly around it; join further tables inside of it.",
+                )
+        twins = scope.twins() + (outer.twins() if outer is not None else [])
+        return Binder(known, self._describe(parts, twins), HANDLERS)
 
     def _describe(self, parts: Sequence[exp.Expr], twins: list[exp.Subquery]) -> dict[exp.Expr, PgType]:
         if not parts:
@@ -219,15 +356,54 @@ class Lowering:
         return {part: column.pg for part, column in zip(parts, found, strict=True)}
 
 
+def _joined(scope: Scope, sides: Sequence[str], on: Sequence[tuple[Expr, ...]]) -> tuple[Scope, Node]:
+    """FROM from left to right; what an outer join may leave without a row becomes nullable."""
+    (first, found), *others = scope.sources.items()
+    node, sources = found.node, {first: found}
+    for (alias, source), side, conditions in zip(others, sides, on, strict=False):
+        if side in ("RIGHT", "FULL"):
+            sources = {name: _optional(earlier) for name, earlier in sources.items()}
+        sources[alias] = _optional(source) if side in ("LEFT", "FULL") else source
+        if side:
+            left, right = (source.node, node) if side == "RIGHT" else (node, source.node)
+            node = OuterJoin(left, right, conditions, full=side == "FULL")
+        else:
+            node = Join((node, source.node), conditions)
+    return Scope(sources), node
+
+
+def _side(join: exp.Expr) -> str:
+    return str(join.args.get("side") or "").upper()
+
+
+def _optional(lowered: Lowered) -> Lowered:
+    columns = optional(col for _, col in lowered.columns)
+    return replace(lowered, columns=tuple((name, col) for (name, _), col in zip(lowered.columns, columns, strict=True)))
+
+
+def _distinct(lowered: Lowered) -> Lowered:
+    check_comparable("DISTINCT", [col for _, col in lowered.columns], ordered=False)
+    return Lowered(distinct(lowered.node), lowered.columns)
+
+
 def _ctes(tree: exp.Expr) -> list[exp.Expr]:
     found = tree.args.get("with_")
     return list(found.expressions) if found is not None else []
 
 
-def _expressions(tree: exp.Select) -> Iterator[exp.Expr]:
-    yield from tree.expressions
-    if tree.args.get("having") is not None:
-        yield tree.args["having"].this
+def _parts(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """The conditions that AND connects."""
+    if isinstance(tree, exp.Paren):
+        yield from _parts(tree.this)
+    elif isinstance(tree, exp.And):
+        yield from _parts(tree.this)
+        yield from _parts(tree.expression)
+    else:
+        yield tree
+
+
+def _values(items: Sequence[exp.Expr], binder: Binder) -> tuple[tuple[str, Expr], ...]:
+    return tuple((item.alias_or_name, _settled(binder.bind(item.unalias()))) for item in items)
 
 
 def _unparen(node: exp.Expr) -> exp.Expr:

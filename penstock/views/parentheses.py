@@ -53,6 +53,11 @@ def _inside(source: exp.Expr) -> tuple[exp.Expr, list[exp.Join]] | None:
 
 def _spliced(join: exp.Join, first: exp.Expr, inner: list[exp.Join]) -> list[exp.Join]:
     """The outer join's condition may name every table inside, so it goes to the last of them."""
+    if any(found.args.get("side") for found in (join, *inner)):
+        raise UnsupportedQuery(
+            "an outer join around or inside parentheses is not supported in a view yet",
+            hint="Put the tables that are joined first into a subquery with an alias, or reorder the joins.",
+        )
     if join.args.get("using") or not inner:
         raise UnsupportedQuery("USING with a parenthesised join is not supported", hint="Write the condition with ON.")
     last, condition = inner[-1], join.args.get("on")

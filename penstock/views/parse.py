@@ -19,6 +19,7 @@ from sqlglot.optimizer.scope import Scope, build_scope
 
 from penstock.errors import InvalidQuery, NotYet, UnsupportedQuery
 from penstock.views.algebra import Relation
+from penstock.views.aliases import unique_aliases
 from penstock.views.parentheses import open_parentheses
 from penstock.views.refuse import refuse
 from penstock.views.typer import Described, Typer, twin
@@ -173,8 +174,10 @@ def _qualified(tree: exp.Expr, relations: Mapping[str, Relation]) -> exp.Expr:
         name: dict.fromkeys(relation.schema.names, "text") for name, relation in relations.items()
     }
     try:
-        return qualify(tree.copy(), dialect="postgres", schema=schema, quote_identifiers=False, identify=True)
+        found = qualify(tree.copy(), dialect="postgres", schema=schema, quote_identifiers=False, identify=True)
     except OptimizeError as error:
         raise UnsupportedQuery(
             f"the query's names cannot be resolved: {error}", hint="Qualify every column with its table's alias."
         ) from None
+    unique_aliases(found)
+    return found

@@ -12,11 +12,12 @@ from functools import cached_property
 from sqlglot import exp
 
 from penstock.relation.schema import Column
-from penstock.views.algebra import Aggregate, Empty, Group, Leaf, Node, Project, Read, Scan, outputs, walk
+from penstock.views.algebra import Aggregate, Empty, Group, Leaf, Node, Project, Read, Repeat, Scan, outputs, walk
 from penstock.views.reach import Reach, reach
 from penstock.views.render import Dialect, Renderer, dialect_of
 from penstock.views.render.block import select
 from penstock.views.render.combine import combined
+from penstock.views.render.renderer import is_weighted
 from penstock.views.rewrites.tree import children, over
 from penstock.views.rules import RULES, Differentiator
 from penstock.views.rules.differentiator import leaf
@@ -111,7 +112,10 @@ def _plain(node: Node, made: dict[Node, Node]) -> Node:
         if isinstance(node, Scan):
             made[node] = leaf(node, "rows")
         elif isinstance(node, Aggregate):
-            made[node] = Group(_plain(node.input, made), node.keys, node.measures)
+            rows = _plain(node.input, made)
+            if is_weighted(rows) and any(measure.by_row for measure in node.measures):
+                rows = Repeat(rows)
+            made[node] = Group(rows, node.keys, node.measures)
         else:
             made[node] = over(node, tuple(_plain(child, made) for child in children(node)))
     return made[node]

@@ -29,6 +29,7 @@ from penstock.views.algebra import (
     SemiJoin,
     Shift,
     UnionAll,
+    Weigh,
     inputs,
     outputs,
 )  # fmt: skip
@@ -121,7 +122,7 @@ class _Uses:
         match node:
             case Leaf():
                 self._use(node, bounds)
-            case Filter() | Negate() | Net() | Repeat():
+            case Filter() | Weigh() | Negate() | Net() | Repeat():
                 self.visit(node.input, bounds)
             case UnionAll():
                 for child in node.inputs:
@@ -198,7 +199,7 @@ class _Trace:
                 return frozenset({_Origin(node.read, tuple(held[name] for name in columns))})
             case Empty():
                 return frozenset()
-            case Filter() | Negate() | Net() | Repeat():
+            case Filter() | Weigh() | Negate() | Net() | Repeat():
                 return self.origins(node.input, columns)
             case UnionAll():
                 return _together([self.origins(child, columns) for child in node.inputs])

@@ -24,28 +24,42 @@ def _having(arg: str, name: str) -> Callable[[exp.Expr], str | None]:
 
 
 def _join(node: exp.Expr) -> str | None:
-    side, how, method = (str(node.args.get(part) or "").upper() for part in ("side", "kind", "method"))
-    if side in ("LEFT", "RIGHT", "FULL"):
-        return f"{side} OUTER JOIN"
+    how, method = (str(node.args.get(part) or "").upper() for part in ("kind", "method"))
     if method:
         return f"{method} JOIN"
-    return f"{how} JOIN" if how not in ("", "INNER", "CROSS") else None
+    return f"{how} JOIN" if how not in ("", "INNER", "CROSS", "OUTER") else None
 
 
-def _set_operation(node: exp.Expr) -> str | None:
-    if isinstance(node, exp.Union):
-        return "UNION (without ALL)" if node.args.get("distinct") else None
-    return type(node).__name__.upper()
+def _other_side(node: exp.Expr) -> str | None:
+    """A comma binds weaker than JOIN, and a merged column is more than the first of its columns: the parser knows
+    neither, and only these joins tell the difference."""
+    joins = node.args.get("joins") or []
+    seen: list[exp.Expr] = []
+    for join in joins:
+        if join.args.get("side") in ("RIGHT", "FULL") and any(map(_is_comma, seen)):
+            return f"{join.args['side']} JOIN after a comma"
+        if join.args.get("using") and any(earlier.args.get("side") in ("RIGHT", "FULL") for earlier in seen):
+            return "USING after a RIGHT or FULL JOIN"
+        seen.append(join)
+    return None
 
 
-def _subquery(node: exp.Expr) -> str | None:
-    """Subqueries stand in FROM and in set operations, nowhere else."""
-    places = (exp.From, exp.Join, exp.SetOperation, exp.Subquery, exp.With)
-    return None if isinstance(node.parent, places) else "a scalar subquery"
+def _is_comma(join: exp.Expr) -> bool:
+    return not any(join.args.get(part) for part in ("on", "using", "kind", "side", "method"))
+
+
+def _in_outer_join(node: exp.Expr) -> str | None:
+    if node.args.get("on") is not None and node.args["on"].find(exp.Query):
+        return "a subquery in ON"
+    return None
+
+
+def _of_list(node: exp.Expr) -> str | None:
+    return None if isinstance(node.this, exp.Query) else f"{type(node).__name__.upper()} of a list"
 
 
 def _distinct(node: exp.Expr) -> str | None:
-    return "SELECT DISTINCT" if isinstance(node.parent, exp.Select) else None
+    return "DISTINCT ON" if isinstance(node.parent, exp.Select) and node.args.get("on") else None
 
 
 def _ordered(node: exp.Expr) -> str | None:
@@ -53,21 +67,19 @@ def _ordered(node: exp.Expr) -> str | None:
 
 
 _CHECKS: tuple[Check, ...] = (
-    (exp.Join, _join, "Only inner joins have a rule yet."),
+    (exp.Join, _join, "Write the condition with ON."),
+    (exp.Select, _other_side, "Write CROSS JOIN instead of the comma, and the condition with ON."),
     (exp.Lateral, _always("LATERAL"), _LATER),
-    (exp.SetOperation, _set_operation, "UNION ALL is supported."),
     (exp.Distinct, _distinct, "GROUP BY the same columns gives the distinct rows."),
     (exp.Window, _always("a window function"), _LATER),
-    (exp.Exists, _always("EXISTS (subquery)"), "A join with a grouped subquery may say the same."),
     (exp.Order, _ordered, "A view is a set of rows; order them where you read it."),
     (exp.Limit, _always("LIMIT"), "A view is a set of rows; limit them where you read it."),
     (exp.Fetch, _always("FETCH FIRST"), "A view is a set of rows; limit them where you read it."),
     (exp.Offset, _always("OFFSET"), "A view is a set of rows; skip them where you read it."),
     (exp.With, _having("recursive", "WITH RECURSIVE"), _LATER),
-    (exp.In, _having("query", "IN (subquery)"), "Join with the subquery's grouped rows instead."),
-    (exp.Any, _always("ANY"), "Write IN (list)."),
-    (exp.All, _always("ALL"), _LATER),
-    (exp.Subquery, _subquery, "Put it into FROM and join with it."),
+    (exp.Join, _in_outer_join, "Put the condition into WHERE, or into a subquery in FROM."),
+    (exp.Any, _of_list, "Write IN (list)."),
+    (exp.All, _of_list, "Write NOT IN (list), or the comparisons with AND."),
     (exp.GroupingSets, _always("GROUPING SETS"), "UNION ALL of several GROUP BY says the same."),
     (exp.Cube, _always("CUBE"), "UNION ALL of several GROUP BY says the same."),
     (exp.Rollup, _always("ROLLUP"), "UNION ALL of several GROUP BY says the same."),
@@ -86,11 +98,11 @@ _CHECKS: tuple[Check, ...] = (
 
 # The clauses that are read; one the parser knows and these lists do not would be dropped silently.
 _CLAUSES: dict[type[exp.Expr], frozenset[str]] = {
-    exp.Select: frozenset({"expressions", "from_", "joins", "where", "group", "having", "with_"}),
-    exp.Union: frozenset({"this", "expression", "with_"}),
+    exp.Select: frozenset({"expressions", "from_", "joins", "where", "group", "having", "with_", "distinct"}),
+    exp.SetOperation: frozenset({"this", "expression", "with_", "distinct"}),
     exp.Subquery: frozenset({"this", "alias"}),
     exp.Table: frozenset({"this", "db", "catalog", "alias", "joins"}),
-    exp.Join: frozenset({"this", "on", "using", "kind"}),
+    exp.Join: frozenset({"this", "on", "using", "kind", "side"}),
     exp.Group: frozenset({"expressions"}),
     exp.With: frozenset({"expressions"}),
     exp.CTE: frozenset({"this", "alias", "materialized"}),
@@ -98,7 +110,7 @@ _CLAUSES: dict[type[exp.Expr], frozenset[str]] = {
 
 
 def _unread(node: exp.Expr) -> list[str]:
-    known = _CLAUSES.get(type(node))
+    known = next((clauses for found, clauses in _CLAUSES.items() if isinstance(node, found)), None)
     given = (name for name, value in node.args.items() if value not in (None, False, []))
     return [] if known is None else [name for name in given if name not in known]
 

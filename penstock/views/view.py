@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.relation.schema import Column, Schema
-from penstock.views.algebra import Aggregate, Leaf, Node, Read, Relation, aggregates
+from penstock.views.algebra import Aggregate, Leaf, Node, Read, Relation, inputs
+from penstock.views.rules import RULES
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,28 @@ def state_leaves(view: View) -> dict[Aggregate, Leaf]:
     """Each aggregate's remembered rows at the start of the refresh."""
     return {
         node: Leaf(Read("state", state.name), state.columns)
-        for node, state in zip(aggregates(view.plan), view.states, strict=True)
+        for node, state in zip(remembering(view.plan), view.states, strict=True)
     }
+
+
+def remembering(plan: Node) -> tuple[Aggregate, ...]:
+    """Each different aggregate of the plan, and of what its operators are made of, once, inner ones first: its place is
+    its state's number."""
+    found: dict[Aggregate, None] = {}
+    seen: set[Node] = set()
+
+    def visit(node: Node) -> None:
+        if node in seen:
+            return
+        seen.add(node)
+        definition = RULES[type(node)].definition
+        for child in inputs(node) if definition is None else (definition(node),):
+            visit(child)
+        if isinstance(node, Aggregate):
+            found[node] = None
+
+    visit(plan)
+    return tuple(found)
 
 
 def state_of(node: Aggregate, place: int) -> OperatorState:

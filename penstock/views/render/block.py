@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from sqlglot import exp
 
@@ -14,13 +15,17 @@ from penstock.zset import WEIGHT
 
 @dataclass
 class Source:
-    """A relation in FROM: joined on `on`, or `semi`, only asked whether there is a match."""
+    """A relation in FROM: joined on `on`, or, `semi` and `anti`, only asked whether there is a match."""
 
     table: Sql
     alias: str
     on: list[Expr] = field(default_factory=list)
-    semi: bool = False
+    how: Literal["inner", "semi", "anti", "left", "full"] = "inner"
     broadcast: bool = False
+
+    @property
+    def asked(self) -> bool:
+        return self.how in ("semi", "anti")
 
 
 @dataclass
@@ -57,7 +62,7 @@ def select(block: Block, dialect: Dialect, *, weighted: bool) -> exp.Select:
     query = exp.Select(expressions=given)
     _add_sources(query, block, dialect)
     where = [dialect.expression(e) for e in block.where]
-    where += [_exists(s, dialect) for s in block.sources if s.semi and not dialect.hints]
+    where += [_exists(s, dialect) for s in block.sources if s.asked and not dialect.hints]
     if where:
         query.set("where", exp.Where(this=bare(chain("AND", *where))))
     if block.group:
@@ -87,24 +92,30 @@ def _add_sources(query: exp.Select, block: Block, dialect: Dialect) -> None:
         called = exp.Anonymous(this="BROADCAST", expressions=[exp.to_identifier(alias) for alias in hints])
         query.set("hint", exp.Hint(expressions=[called]))
     for source in others:
-        if source.semi and not dialect.hints:
+        if source.asked and not dialect.hints:
             continue
         join = exp.Join(this=aliased(source))
-        if source.semi:
-            join.set("side", "LEFT")
-            join.set("kind", "SEMI")
-        elif not source.on:
+        if source.how == "inner" and not source.on:
             join.set("kind", "CROSS")
-        if source.on:
-            join.set("on", bare(chain("AND", *(dialect.expression(e) for e in source.on))))
+        else:
+            join.set("on", _conditions(source, dialect))
+        if source.how != "inner":
+            join.set("side", "FULL" if source.how == "full" else "LEFT")
+        if source.asked:
+            join.set("kind", source.how.upper())
         query.append("joins", join)
 
 
 def _exists(source: Source, dialect: Dialect) -> Sql:
     inner = exp.Select(expressions=[number("1")])
     inner.set("from_", exp.From(this=aliased(source)))
-    inner.set("where", exp.Where(this=bare(chain("AND", *(dialect.expression(e) for e in source.on)))))
-    return exp.Exists(this=inner)
+    inner.set("where", exp.Where(this=_conditions(source, dialect)))
+    found = exp.Exists(this=inner)
+    return exp.Not(this=found) if source.how == "anti" else found
+
+
+def _conditions(source: Source, dialect: Dialect) -> Sql:
+    return bare(chain("AND", *(dialect.expression(e) for e in source.on))) if source.on else exp.Boolean(this=True)
 
 
 def aliased(source: Source) -> Sql:

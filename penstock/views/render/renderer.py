@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
 
 from penstock.views.algebra import (
     Empty,
+    Exists,
     Filter,
     Group,
     Join,
@@ -17,15 +19,17 @@ from penstock.views.algebra import (
     Negate,
     Net,
     Node,
+    OuterJoin,
     Project,
     Repeat,
     SemiJoin,
     Shift,
     UnionAll,
+    Weigh,
     inputs,
     outputs,
 )  # fmt: skip
-from penstock.views.expr import BOOL, INT8, Col, Expr, call, lit
+from penstock.views.expr import BOOL, INT8, Col, Expr, call, lit, substitute
 from penstock.views.expressions.sql import Sql
 from penstock.views.render.block import Block, Source, placed, select
 from penstock.views.render.dialect import Dialect
@@ -93,9 +97,9 @@ def is_weighted(node: Node) -> bool:
             return node.read.kind != "rows"
         case Group() | Repeat():
             return False
-        case Negate() | Net() | Shift():
+        case Negate() | Net() | Shift() | Weigh():
             return True
-        case SemiJoin():
+        case SemiJoin() | Exists():
             return is_weighted(node.input)
         case _:
             return any(is_weighted(child) for child in inputs(node))
@@ -156,6 +160,12 @@ def _negate(render: Renderer, node: Negate) -> Block:
     return block
 
 
+def _weigh(render: Renderer, node: Weigh) -> Block:
+    block = render.open_block(node.input)
+    block.weight.append(block.over(node.times))
+    return block
+
+
 def _join(render: Renderer, node: Join) -> Block:
     blocks = [render.open_block(child) for child in node.inputs]
     blocks = [
@@ -177,6 +187,47 @@ def _join(render: Renderer, node: Join) -> Block:
     whole.where += first.on
     first.on = []
     return whole
+
+
+def _outer_join(render: Renderer, node: OuterJoin) -> Block:
+    """In the engine's own words; the side that may be missing is a table of plain columns."""
+    block = _table(render, node.left) if node.full else render.open_block(node.left)
+    other = _table(render, node.right)
+    given = block.items | other.items
+    block.items = {col.name: _optional(given[col.name], col) for col in outputs(node)}
+    block.weight = [*(map(_or_1, block.weight) if node.full else block.weight), *map(_or_1, other.weight)]
+    (source,) = other.sources
+    source.how = "full" if node.full else "left"
+    source.on = [substitute(condition, given) for condition in node.on]
+    block.sources.append(source)
+    return block
+
+
+def _table(render: Renderer, node: Node) -> Block:
+    block = render.block(node)
+    plain = block.open and len(block.sources) == 1 and not block.where and not block.negative
+    if plain and all(isinstance(item, Col) for item in block.items.values()):
+        return block
+    return render.wrapped(block, node)
+
+
+def _optional(item: Expr, col: Col) -> Expr:
+    return replace(item, nullable=item.nullable or col.nullable) if isinstance(item, Col) else item
+
+
+def _or_1(weight: Expr) -> Expr:
+    return call("coalesce", weight, lit(1, INT8), pg=INT8)
+
+
+def _exists(render: Renderer, node: Exists) -> Block:
+    block = render.open_block(node.input)
+    other = _table(render, node.by)
+    given = block.items | other.items
+    (source,) = other.sources
+    source.how = "anti" if node.negated else "semi"
+    source.on = [substitute(condition, given) for condition in node.on]
+    block.sources.append(source)
+    return block
 
 
 def _union_all(render: Renderer, node: UnionAll) -> Block:
@@ -206,7 +257,7 @@ def _semi_join(render: Renderer, node: SemiJoin) -> Block:
     for mine, theirs in zip(node.keys, node.by_keys, strict=True):
         other = Col(theirs.name if isinstance(theirs, Col) else "", theirs.pg, theirs.spark, True, alias)
         matches.append(call("compare", block.over(mine), other, pg=BOOL, detail="<=>"))
-    block.sources.append(Source(table, alias, matches, semi=True, broadcast=node.small))
+    block.sources.append(Source(table, alias, matches, how="semi", broadcast=node.small))
     return block
 
 
@@ -223,6 +274,7 @@ def _shift(render: Renderer, node: Shift) -> Block:
 
 
 _FOLDERS: dict[type, Folder] = {
-    Leaf: _leaf, Empty: _empty, Filter: _filter, Project: _project, Join: _join, UnionAll: _union_all, Negate: _negate,
-    SemiJoin: _semi_join, Net: _net, Repeat: repeated, Group: _group, Shift: _shift,
+    Leaf: _leaf, Empty: _empty, Filter: _filter, Project: _project, Join: _join, OuterJoin: _outer_join,
+    Exists: _exists, UnionAll: _union_all, Negate: _negate,
+    SemiJoin: _semi_join, Weigh: _weigh, Net: _net, Repeat: repeated, Group: _group, Shift: _shift,
 }  # fmt: skip

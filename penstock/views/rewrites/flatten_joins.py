@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.views.algebra import Filter, Join, Node
+from penstock.views.expr import Expr
 from penstock.views.rewrites.tree import bottom_up
 
 
@@ -14,17 +15,17 @@ def _flatten(node: Node) -> Node:
     if not isinstance(node, Join) or not any(_is_join(child) for child in node.inputs):
         return node
     inputs: list[Node] = []
-    on = list(node.on)
+    on: list[Expr] = []
     for child in node.inputs:
+        more: tuple[Expr, ...] = ()
         if isinstance(child, Filter) and isinstance(child.input, Join):
-            on.extend(child.predicates)
-            child = child.input
+            more, child = child.predicates, child.input
         if isinstance(child, Join):
             inputs.extend(child.inputs)
-            on.extend(child.on)
+            on += [*child.on, *more]
         else:
             inputs.append(child)
-    return Join(tuple(inputs), tuple(on))
+    return Join(tuple(inputs), (*on, *node.on))
 
 
 def _is_join(node: Node) -> bool:

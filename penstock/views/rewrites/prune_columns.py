@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.views.algebra import Aggregate, Filter, Join, Node, Project, Scan, UnionAll, outputs
+from penstock.views.algebra import (
+    Aggregate,
+    Exists,
+    Filter,
+    Join,
+    Node,
+    OuterJoin,
+    Project,
+    Scan,
+    UnionAll,
+    Weigh,
+    outputs,
+)
 from penstock.views.expr import names
-from penstock.views.rewrites.tree import over
+from penstock.views.rewrites.tree import children, over
 
 
 def prune_columns(node: Node) -> Node:
@@ -20,13 +32,18 @@ def _prune(node: Node, used: frozenset[str]) -> Node:
         case Filter():
             read = used.union(*(names(p) for p in node.predicates))
             return over(node, (_prune(node.input, read),))
+        case Weigh():
+            return over(node, (_prune(node.input, used | names(node.times)),))
         case Project():
             items = tuple(item for item in node.items if item[0] in used)
             read = frozenset[str]().union(*(names(e) for _, e in items))
             return Project(_prune(node.input, read), items)
-        case Join():
+        case Exists():
+            read = frozenset[str]().union(*(names(p) for p in node.on))
+            return over(node, (_prune(node.input, used | read), _prune(node.by, read)))
+        case Join() | OuterJoin():
             read = used.union(*(names(p) for p in node.on))
-            return over(node, tuple(_prune(child, read) for child in node.inputs))
+            return over(node, tuple(_prune(child, read) for child in children(node)))
         case UnionAll():
             return over(node, tuple(_prune(_exactly(child, used), used) for child in node.inputs))
         case Aggregate():

@@ -5,8 +5,10 @@ What is left under joins and filters are scans, aggregates and unions, whose col
 
 from __future__ import annotations
 
-from penstock.views.algebra import Aggregate, Filter, Join, Node, Project, outputs
-from penstock.views.expr import Expr, substitute
+from dataclasses import replace
+
+from penstock.views.algebra import Aggregate, Exists, Filter, Join, Node, OuterJoin, Project, optional, outputs
+from penstock.views.expr import Col, Expr, substitute
 from penstock.views.rewrites.tree import bottom_up
 
 
@@ -29,6 +31,15 @@ def _pull(node: Node) -> Node:
                 tuple((name, substitute(e, stands)) for name, e in node.keys),
                 tuple(m.over(lambda e: substitute(e, stands)) for m in node.measures),
             )
+        case Exists(input=Project() as below):
+            stands = dict(below.items)
+            on = tuple(substitute(p, stands) for p in node.on)
+            return Project(replace(node, input=below.input, on=on), below.items)
+        case Exists(by=Project() as below):
+            stands = dict(below.items)
+            return replace(node, by=below.input, on=tuple(substitute(p, stands) for p in node.on))
+        case OuterJoin(full=False) if isinstance(node.left, Project) or _renames(node.right):
+            return _above_outer_join(node)
         case Join() if any(isinstance(child, Project) for child in node.inputs):
             return _above_join(node)
         case _:
@@ -46,6 +57,33 @@ def _above_join(node: Join) -> Node:
         return node
     stands = dict(items)
     return Project(Join(tuple(bare), tuple(substitute(p, stands) for p in node.on)), tuple(items))
+
+
+def _above_outer_join(node: OuterJoin) -> Node:
+    """From the side that may be missing only names are taken: an expression over NULLs need not be NULL."""
+    left, right = node.left, node.right
+    bare = [left.input if isinstance(left, Project) else left, right.input if isinstance(right, Project) else right]
+    if not _renames(right):
+        bare[1] = right
+    if _clash(bare):
+        return node
+    given = left.items if isinstance(left, Project) else tuple((col.name, col) for col in outputs(left))
+    taken = right.items if isinstance(right, Project) and _renames(right) else _itself(right)
+    on = tuple(substitute(p, dict([*given, *taken])) for p in node.on)
+    maybe = tuple((name, col) for (name, _), col in zip(taken, optional(_columns(taken)), strict=True))
+    return Project(OuterJoin(bare[0], bare[1], on), (*given, *maybe))
+
+
+def _renames(node: Node) -> bool:
+    return isinstance(node, Project) and all(isinstance(expr, Col) for _, expr in node.items)
+
+
+def _itself(node: Node) -> tuple[tuple[str, Expr], ...]:
+    return tuple((col.name, col) for col in outputs(node))
+
+
+def _columns(items: tuple[tuple[str, Expr], ...]) -> list[Col]:
+    return [expr for _, expr in items if isinstance(expr, Col)]
 
 
 def _clash(nodes: list[Node]) -> bool:

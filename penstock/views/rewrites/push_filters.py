@@ -5,7 +5,7 @@ A condition over several inputs of a join becomes part of the join.
 
 from __future__ import annotations
 
-from penstock.views.algebra import Aggregate, Filter, Join, Node, UnionAll, outputs
+from penstock.views.algebra import Aggregate, Exists, Filter, Join, Node, OuterJoin, UnionAll, Weigh, outputs
 from penstock.views.expr import Expr, names, substitute
 from penstock.views.rewrites.tree import bottom_up, over
 
@@ -22,6 +22,12 @@ def _push(node: Node) -> Node:
             return Join(join.inputs, join.on + node.predicates, join.small)
         case Join():
             return _into_inputs(node)
+        case Filter(input=Weigh() as below):
+            return over(below, (Filter(below.input, node.predicates),))
+        case Filter(input=Exists() as below):
+            return over(below, (Filter(below.input, node.predicates), below.by))
+        case Filter(input=OuterJoin(full=False) as below):
+            return _into_left(node, below)
         case Filter(input=UnionAll() as union):
             return _into_branches(node, union)
         case Filter(input=Aggregate() as grouped) if grouped.keys:
@@ -42,6 +48,14 @@ def _into_inputs(join: Join) -> Node:
         else:
             inputs[place] = _filtered(inputs[place], (condition,))
     return Join(tuple(inputs), tuple(rest), join.small)
+
+
+def _into_left(node: Filter, join: OuterJoin) -> Node:
+    """What reads only the side that is kept whole may as well be asked before."""
+    left = {col.name for col in outputs(join.left)}
+    down = tuple(p for p in node.predicates if names(p) and names(p) <= left)
+    stay = tuple(p for p in node.predicates if p not in down)
+    return _filtered(over(join, (_filtered(join.left, down), join.right)), stay)
 
 
 def _into_branches(node: Filter, union: UnionAll) -> Node:

@@ -5,26 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from penstock.views.algebra import Aggregate, Filter, Join, Node, Project, UnionAll
+from penstock.views.algebra import Aggregate, Exists, Filter, Join, Negate, Node, OuterJoin, Project, UnionAll, Weigh
 
 
 def over(node: Node, children: tuple[Node, ...]) -> Node:
     """The same operator over other inputs."""
     match node:
-        case Filter() | Project() | Aggregate():
+        case Filter() | Project() | Aggregate() | Weigh() | Negate():
             return replace(node, input=children[0])
         case Join() | UnionAll():
             return replace(node, inputs=children)
+        case OuterJoin():
+            return replace(node, left=children[0], right=children[1])
+        case Exists():
+            return replace(node, input=children[0], by=children[1])
         case _:
             return node
 
 
 def children(node: Node) -> tuple[Node, ...]:
     match node:
-        case Filter() | Project() | Aggregate():
+        case Filter() | Project() | Aggregate() | Weigh() | Negate():
             return (node.input,)
         case Join() | UnionAll():
             return node.inputs
+        case OuterJoin():
+            return (node.left, node.right)
+        case Exists():
+            return (node.input, node.by)
         case _:
             return ()
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.views.algebra import Aggregate, Filter, Join, Project, Scan, UnionAll
-from penstock.views.rules import aggregate, filter, join, project, scan, union_all
+from penstock.views.algebra import Aggregate, Exists, Filter, Join, Negate, OuterJoin, Project, Scan, UnionAll, Weigh
+from penstock.views.rules import aggregate, exists, filter, join, negate, outer_join, project, scan, union_all, weigh
 from penstock.views.rules.differentiator import Differentiator, Rule
 
 RULES: dict[type, Rule] = {
@@ -11,8 +11,12 @@ RULES: dict[type, Rule] = {
     Filter: filter.RULE,
     Project: project.RULE,
     Join: join.RULE,
+    OuterJoin: outer_join.RULE,
+    Exists: exists.RULE,
     UnionAll: union_all.RULE,
     Aggregate: aggregate.RULE,
+    Weigh: weigh.RULE,
+    Negate: negate.RULE,
 }
 
 __all__ = ["RULES", "Differentiator", "Rule"]

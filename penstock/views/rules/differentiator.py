@@ -23,6 +23,7 @@ class Rule:
     law: str
     delta: Callable[[Any, Differentiator], Node | None]
     at: Callable[[Any, Differentiator, When], Node] | None = None
+    definition: Callable[[Any], Node] | None = None  # what it is made of, where that says all
 
 
 @dataclass
@@ -45,6 +46,9 @@ class Differentiator:
                 self.laws.append(law)
             self._deltas[node] = found
         return self._deltas[node]
+
+    def at(self, node: Node, when: When) -> Node:
+        return self._state(node, when)
 
     def before(self, node: Node) -> Node:
         return self._state(node, "before")
@@ -76,6 +80,16 @@ class Differentiator:
         if at is not None:
             return at(node, self, when)
         return over(node, tuple(self._state(child, when) for child in children(node)))
+
+
+def defined(law: str, definition: Callable[[Any], Node]) -> Rule:
+    """The rule of an operator that is made of others: it changes as they do."""
+    return Rule(
+        law,
+        lambda node, diff: diff.delta(definition(node)),
+        lambda node, diff, when: diff.at(definition(node), when),
+        definition,
+    )
 
 
 def leaf(node: Scan, kind: Literal["delta", "before", "after", "rows"]) -> Leaf:

@@ -139,7 +139,7 @@ class Maintained:
         expected = self.expected()
         again = full(self.view, "postgres")
         for name, output in again.outputs.items():
-            rows = [row[:-1] for row in self.connection.execute(output.sql)]
+            rows = [row[:-1] for row in self.connection.execute(output.sql) for _ in range(row[-1])]
             self._same(name, rows, expected if name == "view" else self.stored(name))
 
     def expected(self) -> list[Row]:

@@ -195,3 +195,24 @@ def test_explain_names_operators_and_laws(make: Any) -> None:
     text = explain(make("SELECT c.region, count(*) FROM orders o JOIN customers c ON c.id = o.customer GROUP BY 1"))
     for part in ("γ aggregate by", "⋈ join on", "scan shop.public.orders", "ΔL ⋈ R₀", "reads delta of", "key: region"):
         assert part in text
+
+
+@pytest.mark.parametrize(
+    ("sql", "named"),
+    [
+        ("SELECT id, (SELECT region FROM customers c WHERE c.region = 'x') AS r FROM orders", "more than one row"),
+        ("SELECT id, (SELECT count(*) FROM customers c WHERE c.id < o.id) AS n FROM orders o", "by equality only"),
+        ("SELECT id FROM orders o WHERE tiny > 1 OR customer > ALL (SELECT id FROM customers)", "ANY or ALL"),
+        (
+            "SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM customers c WHERE c.id = o.customer AND EXISTS "
+            "(SELECT 1 FROM orders p WHERE p.customer = c.id AND p.id < o.id))",
+            "out of reach",
+        ),
+        ("SELECT DISTINCT doc FROM orders", "DISTINCT on jsonb"),
+        ("SELECT doc FROM orders EXCEPT SELECT doc FROM orders", "EXCEPT on jsonb"),
+    ],
+)
+def test_what_has_no_rule_is_refused_by_name(make: Any, sql: str, named: str) -> None:
+    with pytest.raises(UnsupportedQuery, match=named) as refusal:
+        make(sql)
+    assert refusal.value.hint
