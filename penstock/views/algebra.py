@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from penstock.relation.schema import Column, Schema
+from penstock.relation.types import PgType
 from penstock.views.expr import Col, Expr
 
 Kind = Literal["delta", "before", "after", "rows", "state"]
@@ -161,6 +162,39 @@ class Weigh:
     times: Expr
 
 
+@dataclass(frozen=True)
+class Frame:
+    """The rows around the current one that a window function sees: each end a place and, of a number, a direction."""
+
+    how: str  # ROWS or RANGE
+    start: tuple[str, str]
+    end: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class WindowFunction:
+    """`ties`: rows that are equal in `order` are taken in one order all the same, by all their columns."""
+
+    name: str
+    op: str
+    args: tuple[Expr, ...]
+    order: tuple[Ordering, ...]
+    frame: Frame | None
+    ties: bool
+    pg: PgType
+    spark: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class Window:
+    """Each row with the results of functions over the rows of its partition."""
+
+    input: Node
+    partition: tuple[Expr, ...]
+    functions: tuple[WindowFunction, ...]
+
+
 # What only changes are made of ----------------------------------------------------------------------------------------
 
 
@@ -230,7 +264,7 @@ class Shift:
 
 
 Node = (
-    Scan | Filter | Project | Join | OuterJoin | Exists | UnionAll | Aggregate | Weigh
+    Scan | Filter | Project | Join | OuterJoin | Exists | UnionAll | Aggregate | Weigh | Window
     | Leaf | Empty | Negate | SemiJoin | Net | Repeat | Group | Shift
 )  # fmt: skip
 
@@ -239,7 +273,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Scan() | Leaf() | Empty():
             return ()
-        case Filter() | Project() | Aggregate() | Weigh() | Negate() | Net() | Repeat() | Group():
+        case Filter() | Project() | Aggregate() | Weigh() | Window() | Negate() | Net() | Repeat() | Group():
             return (node.input,)
         case Join() | UnionAll():
             return node.inputs
@@ -293,6 +327,9 @@ def _outputs(node: Node) -> tuple[Col, ...]:
             )
         case Aggregate() | Group():
             return tuple(_named(n, e) for n, e in node.keys) + tuple(measured(m) for m in node.measures)
+        case Window():
+            given = tuple(Col(f.name, f.pg, f.spark, f.nullable) for f in node.functions)
+            return (*outputs(node.input), *given)
         case Shift():
             return node.keys + tuple(measured(m) for m in node.measures)
 

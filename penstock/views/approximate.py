@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.views.algebra import Aggregate, Measure, Node, Project, Scan, inputs
+from penstock.views.algebra import Aggregate, Measure, Node, Project, Scan, Window, inputs
 from penstock.views.expr import Call, Col, Expr, kind
 from penstock.views.view import View
 
@@ -32,6 +32,8 @@ def _columns(node: Node, upstream: Mapping[str, Names]) -> Names:
         case Aggregate():
             keys = [name for name, expr in node.keys if _inexact(expr, below)]
             return frozenset([*keys, *(m.name for m in node.measures if _inexact_measure(m, below))])
+        case Window():
+            return below | {f.name for f in node.functions if any(_inexact(arg, below) for arg in f.args)}
         case _:
             return below
 

@@ -16,6 +16,7 @@ from penstock.views.algebra import (
     Scan,
     UnionAll,
     Weigh,
+    Window,
     inputs,
 )
 from penstock.views.expr import Expr
@@ -73,6 +74,9 @@ def _line(node: Node, numbers: dict[Aggregate, str]) -> str:
             return f"{what} on {_all(node.on, ' AND ') or 'true'}"
         case UnionAll():
             return "∪ union all"
+        case Window():
+            by = f" partitioned by {_all(node.partition, ', ')}" if node.partition else ""
+            return f"window {', '.join(f.op for f in node.functions)}{by}"
         case Weigh():
             return f"each row {_text(node.times)} times"
         case Aggregate():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from penstock.views.algebra import Aggregate, Exists, Filter, Join, Node, OuterJoin, Project, Scan, outputs
+from penstock.views.algebra import Aggregate, Exists, Filter, Join, Node, OuterJoin, Project, Scan, Window, outputs
 from penstock.views.expr import Call, Col, Expr, kind, names
 
 Key = frozenset[str]
@@ -20,6 +20,8 @@ def keys_of(node: Node) -> tuple[Key, ...]:
             return keys_of(node.input)
         case Filter():
             return _filtered(node)
+        case Window():
+            return keys_of(node.input) + _numbered(node)
         case Project():
             kept = {expr.name: name for name, expr in reversed(node.items) if isinstance(expr, Col)}
             return tuple(frozenset(kept[n] for n in key) for key in keys_of(node.input) if key <= set(kept))
@@ -28,7 +30,7 @@ def keys_of(node: Node) -> tuple[Key, ...]:
         case OuterJoin():
             return _outer_joined(node)
         case Aggregate():
-            return (frozenset(name for name, _ in node.keys),)
+            return _grouped(node)
         case _:
             return ()
 
@@ -38,6 +40,22 @@ def _filtered(node: Filter) -> tuple[Key, ...]:
     keys = keys_of(node.input)
     fewer = (frozenset(name for name in key if not probed(node.predicates, frozenset({name}), set())) for key in keys)
     return tuple(dict.fromkeys((*keys, *fewer)))
+
+
+def _grouped(node: Aggregate) -> tuple[Key, ...]:
+    """The group columns; a key of the input among them is one here too."""
+    every = frozenset(name for name, _ in node.keys)
+    kept = {expr.name: name for name, expr in node.keys if isinstance(expr, Col)}
+    fewer = (frozenset(kept[n] for n in key) for key in keys_of(node.input) if key and key <= set(kept))
+    return tuple(dict.fromkeys((*fewer, every)))
+
+
+def _numbered(node: Window) -> tuple[Key, ...]:
+    """The row number within a partition."""
+    partition = [e.name for e in node.partition if isinstance(e, Col)]
+    if len(partition) < len(node.partition):
+        return ()
+    return tuple(frozenset([*partition, f.name]) for f in node.functions if f.op == "row_number")
 
 
 def _joined(node: Join) -> tuple[Key, ...]:

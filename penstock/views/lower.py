@@ -21,9 +21,21 @@ from penstock.views.expressions.binder import Binder, described, refused
 from penstock.views.expressions.casts import cast_to
 from penstock.views.expressions.comparison import check_comparable
 from penstock.views.expressions.convert import common, fix, typed
+from penstock.views.first_rows import Limit, limit_of, limited
 from penstock.views.set_operations import OPERATIONS
-from penstock.views.subqueries import SUBQUERIES, Body, Taken, attach, condition, grouped_by, has_subquery
+from penstock.views.subqueries import (
+    SUBQUERIES,
+    Body,
+    Taken,
+    attach,
+    condition,
+    grouped_by,
+    has_subquery,
+    is_subquery,
+    tied_by,
+)  # fmt: skip
 from penstock.views.typer import Typer, twin
+from penstock.views.windows import is_window, ordered_by, parts, windowed
 
 _GROUPED = "_grouped"
 
@@ -63,10 +75,12 @@ class _Grouping:
     items: Sequence[exp.Expr]
     having: exp.Expr | None
     keys: Sequence[exp.Expr]
+    windows: Mapping[str, exp.Expr]
 
     @property
     def expressions(self) -> list[exp.Expr]:
-        return [*self.items, *([self.having] if self.having is not None else [])]
+        inside = [part for window in self.windows.values() for part in parts(window)]
+        return [*self.items, *([self.having] if self.having is not None else []), *inside]
 
 
 class Lowering:
@@ -85,8 +99,7 @@ class Lowering:
         if isinstance(tree, exp.SetOperation):
             return self._set_operation(tree, ctes)
         if isinstance(tree, exp.Select):
-            selected = self._select(tree, ctes)
-            return _distinct(selected) if tree.args.get("distinct") else selected
+            return self._select(tree, ctes)
         raise refused(tree)
 
     # FROM -------------------------------------------------------------------------------------------------------------
@@ -126,33 +139,74 @@ class Lowering:
     # SELECT -----------------------------------------------------------------------------------------------------------
 
     def _select(self, tree: exp.Select, ctes: Mapping[str, Lowered]) -> Lowered:
-        body = self._body(tree, ctes)
-        named = [(name, self._name("", name), e) for name, e in body.values]
+        """A SELECT with DISTINCT, ORDER BY and LIMIT; what only these read are columns until then."""
+        limit, once = limit_of(tree), tree.args.get("distinct")
+        on = [_resolved(e, tree) for e in once.args["on"].expressions] if once and once.args.get("on") else []
+        order = list(tree.args["order"].expressions) if tree.args.get("order") else []
+        body = self._body(tree, ctes, None, [*on, *(_resolved(one.this, tree) for one in order)])
+        given = self._projected(body.node, body.values)
+        size = len(tree.expressions)
+        own, more = given.columns[:size], [col for _, col in given.columns[size:]]
+        node, result = given.node, replace(given, columns=own)
+        if once and not on:
+            own_values = [value for _, value in body.values[:size]]
+            more = [own[own_values.index(value)][1] for _, value in body.values[size:]]
+            check_comparable("DISTINCT", [col for _, col in own], ordered=False)
+            node = distinct(Project(node, tuple((col.name, col) for _, col in own)))
+        orders = [ordered_by(col, one) for col, one in zip(more[len(on) :], order, strict=True)]
+        if on:
+            check_comparable("DISTINCT ON", more[: len(on)], ordered=False)
+            node = limited(node, more[: len(on)], orders, Limit(1), self._name)
+        if limit is not None:
+            node = limited(node, (), orders, limit, self._name)
+        if on or limit is not None or more or once:
+            node = Project(node, tuple((col.name, col) for _, col in own))
+        return replace(result, node=node)
+
+    def _projected(self, node: Node, values: Sequence[tuple[str, Expr]]) -> Lowered:
+        named = [(name, self._name("", name), e) for name, e in values]
         return Lowered(
-            Project(body.node, tuple((new, e) for _, new, e in named)),
+            Project(node, tuple((new, e) for _, new, e in named)),
             tuple((n, Col(new, e.pg, e.spark, e.nullable if isinstance(e, Col) else True)) for n, new, e in named),
         )
 
-    def _body(self, tree: exp.Select, ctes: Mapping[str, Lowered], outer: Scope | None = None) -> Body:
-        """A SELECT; its conditions on the columns of `outer`, the query around it, are what ties it to that."""
+    def _body(
+        self,
+        tree: exp.Select,
+        ctes: Mapping[str, Lowered],
+        outer: Scope | None = None,
+        more: Sequence[exp.Expr] = (),
+    ) -> Body:
+        """A SELECT and `more` expressions; its conditions on the columns of `outer`, the query around it, are what ties
+        it to that."""
         scope, node, on = self._from(tree, ctes, outer)
-        taken = Taken(self._name)
-        items = [taken.out_of(item) for item in tree.expressions]
+        taken, windows = Taken(self._name, is_subquery), Taken(self._name, is_window)
+        items = [taken.out_of(windows.out_of(item)) for item in (*tree.expressions, *more)]
         having = tree.args.get("having") and taken.out_of(tree.args["having"].this)
         group = tree.args.get("group")
         keys = [taken.out_of(_unparen(key)) for key in (group.expressions if group else [])]
-        grouping = _Grouping(items, having, list(dict.fromkeys(keys)))
+        grouping = _Grouping(items, having, list(dict.fromkeys(keys)), {p: w for w, p in windows.found.items()})
         if group or any(is_aggregate(e) for e in grouping.expressions):
             first = [*grouping.keys, *(call for e in grouping.expressions for call in calls_in(e))]
             scope, node = self._attached(taken, first, scope, node, ctes, outer)
-            rest = {place: found for place, found in taken.within(items).items() if place not in scope.answers}
-            rest |= {
-                p: found for p, found in taken.within([having] if having else []).items() if p not in scope.answers
+            rest = {
+                place: found
+                for place, found in taken.within(grouping.expressions).items()
+                if place not in scope.answers
             }
             return self._grouped(grouping, scope, node, on, rest, ctes, outer)
         scope, node = self._attached(taken, items, scope, node, ctes, outer)
+        scope, node = self._windowed(grouping.windows, scope, node)
         binder = self._binder(scope, items, outer)
         return Body(node, _values(items, binder), on)
+
+    def _windowed(self, windows: Mapping[str, exp.Expr], scope: Scope, node: Node) -> tuple[Scope, Node]:
+        if not windows:
+            return scope, node
+        binder = self._binder(scope, [part for window in windows.values() for part in parts(window)])
+        types = self._describe(list(windows.values()), scope.twins())
+        node, answers = windowed(node, windows, lambda tree: _settled(binder.bind(tree)), types, self._name)
+        return replace(scope, answers={**scope.answers, **answers}), node
 
     def _from(
         self, tree: exp.Select, ctes: Mapping[str, Lowered], outer: Scope | None
@@ -192,7 +246,7 @@ class Lowering:
         kept = condition(part, node, self._bind(scope), self._subquery(scope, ctes))
         if kept is not None:
             return scope, kept
-        taken = Taken(self._name)
+        taken = Taken(self._name, is_subquery)
         rest = taken.out_of(part)
         scope, node = self._attached(taken, [rest], scope, node, ctes, outer)
         predicate = fix(self._binder(scope, [rest], outer).bind(rest), BOOL)
@@ -221,12 +275,24 @@ class Lowering:
         def lower(tree: exp.Expr) -> Body:
             while isinstance(tree, exp.Subquery) and not _ctes(tree):
                 tree = tree.this
-            if isinstance(tree, exp.Select) and not _ctes(tree):
-                return self._body(tree, ctes, scope)
+            if isinstance(tree, exp.Select) and not _ctes(tree) and not _is_alone(tree):
+                return self._tied(tree, ctes, scope)
             lowered = self.query(tree, ctes)
             return Body(lowered.node, lowered.columns)
 
         return lower
+
+    def _tied(self, tree: exp.Select, ctes: Mapping[str, Lowered], outer: Scope) -> Body:
+        """A subquery that reads the query around it; a LIMIT is one for each row of that."""
+        limit = limit_of(tree)
+        if limit is None:
+            return self._body(tree, ctes, outer)
+        order = list(tree.args["order"].expressions) if tree.args.get("order") else []
+        body = self._body(tree, ctes, outer, [_resolved(one.this, tree) for one in order])
+        values, more = body.values[: len(tree.expressions)], body.values[len(tree.expressions) :]
+        orders = [ordered_by(value, one) for (_, value), one in zip(more, order, strict=True)]
+        node = limited(body.node, tied_by(body.on, body.node), orders, limit, self._name)
+        return replace(body, node=node, values=values)
 
     # GROUP BY ---------------------------------------------------------------------------------------------------------
 
@@ -293,6 +359,8 @@ class Lowering:
         if grouping.having is not None:
             having = replaced(grouping.having)
             node = Filter(node, conjuncts(fix(self._binder(scope, [having], outer).bind(having), BOOL)))
+        windows = {place: _over_parts(window, replaced) for place, window in grouping.windows.items()}
+        scope, node = self._windowed(windows, scope, node)
         items = [replaced(item) for item in grouping.items]
         return Body(node, _values(items, self._binder(scope, items, outer)))
 
@@ -318,7 +386,19 @@ class Lowering:
         once = bool(tree.args.get("distinct"))
         if once or not isinstance(tree, exp.Union):
             check_comparable(tree.key.upper(), [col for _, col in columns], ordered=False)
-        return Lowered(OPERATIONS[tree.key, once](left, right), tuple(columns))
+        return self._ordered(tree, Lowered(OPERATIONS[tree.key, once](left, right), tuple(columns)))
+
+    def _ordered(self, tree: exp.SetOperation, lowered: Lowered) -> Lowered:
+        limit = limit_of(tree)
+        if limit is None:
+            return lowered
+        given = dict(lowered.columns)
+        order = list(tree.args["order"].expressions) if tree.args.get("order") else []
+        if any(not isinstance(one.this, exp.Column) or one.this.name not in given for one in order):
+            raise UnsupportedQuery("ORDER BY of a set operation names its result columns", hint="Name a column.")
+        orders = [ordered_by(given[one.this.name], one) for one in order]
+        node = limited(lowered.node, (), orders, limit, self._name)
+        return replace(lowered, node=Project(node, tuple((col.name, col) for _, col in lowered.columns)))
 
     def _union_types(self, sides: Sequence[Lowered]) -> list[PgType]:
         twins = [twin("t", [(f"c{i}", col.pg) for i, (_, col) in enumerate(side.columns)]) for side in sides]
@@ -381,9 +461,37 @@ def _optional(lowered: Lowered) -> Lowered:
     return replace(lowered, columns=tuple((name, col) for (name, _), col in zip(lowered.columns, columns, strict=True)))
 
 
-def _distinct(lowered: Lowered) -> Lowered:
-    check_comparable("DISTINCT", [col for _, col in lowered.columns], ordered=False)
-    return Lowered(distinct(lowered.node), lowered.columns)
+def _resolved(tree: exp.Expr, select: exp.Select) -> exp.Expr:
+    """What ORDER BY or DISTINCT ON names: a result column by its name, or an expression over FROM."""
+    given = {item.alias_or_name: item.unalias() for item in select.expressions}
+    tree = _unparen(tree)
+    if isinstance(tree, exp.Column) and not tree.table:
+        named: exp.Expr = given[tree.name].copy()
+        return named
+    for column in tree.find_all(exp.Column):
+        meant = given.get(column.name)
+        if not column.table and not (isinstance(meant, exp.Column) and meant.name == column.name):
+            raise UnsupportedQuery(
+                f"ORDER BY computes with {column.name}, which may be a result or a column of a table",
+                hint="Order by the column alone, or qualify it with its table.",
+            )
+    found: exp.Expr = tree.copy().transform(
+        lambda n: given[n.name].copy() if isinstance(n, exp.Column) and not n.table else n
+    )
+    return found
+
+
+def _is_alone(tree: exp.Select) -> bool:
+    """True where a subquery reads nothing of the query around it."""
+    own = {found.alias_or_name for found in tree.find_all(exp.Table, exp.Subquery)}
+    return all(column.table in own or not column.table for column in tree.find_all(exp.Column))
+
+
+def _over_parts(window: exp.Expr, step: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    made = window.copy()
+    for part in parts(made):
+        part.replace(step(part))
+    return made
 
 
 def _ctes(tree: exp.Expr) -> list[exp.Expr]:

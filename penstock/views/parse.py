@@ -20,6 +20,7 @@ from sqlglot.optimizer.scope import Scope, build_scope
 from penstock.errors import InvalidQuery, NotYet, UnsupportedQuery
 from penstock.views.algebra import Relation
 from penstock.views.aliases import unique_aliases
+from penstock.views.named_windows import inline_windows
 from penstock.views.parentheses import open_parentheses
 from penstock.views.refuse import refuse
 from penstock.views.typer import Described, Typer, twin
@@ -42,12 +43,22 @@ def parse_query(sql: str, *, dialect: str, resolve: Resolver, typer: Typer) -> Q
     if dialect != "postgres":
         raise InvalidQuery(f"unknown dialect {dialect!r}", hint="Use 'postgres'.")
     tree = normalize_identifiers(_one_query(sql), dialect="postgres")
+    if not _is_limited(tree):
+        tree.set("order", None)  # rows of a table have no order
     refuse(tree)
     open_parentheses(tree)
+    inline_windows(tree)
     relations = _name_relations(tree, resolve)
     _name_columns(tree, sql)
     columns = _checked(tree, relations, typer)
     return Query(_qualified(tree, relations), relations, columns)
+
+
+def _is_limited(tree: exp.Expr) -> bool:
+    once = tree.args.get("distinct")
+    return bool(
+        tree.args.get("limit") or tree.args.get("offset") or (isinstance(once, exp.Expr) and once.args.get("on"))
+    )
 
 
 def _one_query(sql: str) -> exp.Expr:
@@ -113,12 +124,12 @@ def _name_columns(tree: exp.Expr, sql: str) -> None:
                 item.replace(exp.alias_(item.copy(), _function_name(item, sql), quoted=True))
 
 
-_CALLS = (exp.Func, exp.Filter, exp.WithinGroup)
+_CALLS = (exp.Func, exp.Filter, exp.WithinGroup, exp.Window)
 
 
 def _function_name(item: exp.Expr, sql: str) -> str:
     """As it was written, where the parser tells; it has one node for var_samp and variance."""
-    while isinstance(item, (exp.Filter, exp.WithinGroup)):
+    while isinstance(item, (exp.Filter, exp.WithinGroup, exp.Window)):
         item = item.this
     if "start" in item.meta:
         return sql[item.meta["start"] : item.meta["end"] + 1].lower()

@@ -12,7 +12,20 @@ from functools import cached_property
 from sqlglot import exp
 
 from penstock.relation.schema import Column
-from penstock.views.algebra import Aggregate, Empty, Group, Leaf, Node, Project, Read, Repeat, Scan, outputs, walk
+from penstock.views.algebra import (
+    Aggregate,
+    Empty,
+    Group,
+    Leaf,
+    Node,
+    Project,
+    Read,
+    Repeat,
+    Scan,
+    Window,
+    outputs,
+    walk,
+)
 from penstock.views.reach import Reach, reach
 from penstock.views.render import Dialect, Renderer, dialect_of
 from penstock.views.render.block import select
@@ -116,6 +129,9 @@ def _plain(node: Node, made: dict[Node, Node]) -> Node:
             if is_weighted(rows) and any(measure.by_row for measure in node.measures):
                 rows = Repeat(rows)
             made[node] = Group(rows, node.keys, node.measures)
+        elif isinstance(node, Window):
+            rows = _plain(node.input, made)
+            made[node] = over(node, (Repeat(rows) if is_weighted(rows) else rows,))
         else:
             made[node] = over(node, tuple(_plain(child, made) for child in children(node)))
     return made[node]

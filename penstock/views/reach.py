@@ -30,6 +30,7 @@ from penstock.views.algebra import (
     Shift,
     UnionAll,
     Weigh,
+    Window,
     inputs,
     outputs,
 )  # fmt: skip
@@ -124,6 +125,9 @@ class _Uses:
                 self._use(node, bounds)
             case Filter() | Weigh() | Negate() | Net() | Repeat():
                 self.visit(node.input, bounds)
+            case Window():  # a partition is needed as a whole
+                whole = set(_plain([e for e in node.partition if isinstance(e, Col)]) or ())
+                self.visit(node.input, tuple(bound for bound in bounds if set(bound.columns) <= whole))
             case UnionAll():
                 for child in node.inputs:
                     self.visit(child, bounds)
@@ -207,6 +211,9 @@ class _Trace:
                 return self._through(node.input, columns, dict(node.items))
             case Group():
                 return self._through(node.input, columns, dict(node.keys))
+            case Window():
+                own = _names(node.input)
+                return self.origins(node.input, columns) if set(columns) <= own else None
             case Join():
                 equal = _Equal(node.on)
                 found = [(child, equal.among(columns, _names(child))) for child in node.inputs]

@@ -58,24 +58,20 @@ def _of_list(node: exp.Expr) -> str | None:
     return None if isinstance(node.this, exp.Query) else f"{type(node).__name__.upper()} of a list"
 
 
-def _distinct(node: exp.Expr) -> str | None:
-    return "DISTINCT ON" if isinstance(node.parent, exp.Select) and node.args.get("on") else None
-
-
 def _ordered(node: exp.Expr) -> str | None:
-    return "ORDER BY" if isinstance(node.parent, exp.Query) else None
+    """An order means something with a limit, and inside an aggregate or a window."""
+    above = node.parent
+    if not isinstance(above, exp.Query) or above.args.get("limit") or above.args.get("offset"):
+        return None
+    once = above.args.get("distinct")
+    return None if isinstance(once, exp.Expr) and once.args.get("on") else "ORDER BY without LIMIT in a subquery"
 
 
 _CHECKS: tuple[Check, ...] = (
     (exp.Join, _join, "Write the condition with ON."),
     (exp.Select, _other_side, "Write CROSS JOIN instead of the comma, and the condition with ON."),
     (exp.Lateral, _always("LATERAL"), _LATER),
-    (exp.Distinct, _distinct, "GROUP BY the same columns gives the distinct rows."),
-    (exp.Window, _always("a window function"), _LATER),
     (exp.Order, _ordered, "A view is a set of rows; order them where you read it."),
-    (exp.Limit, _always("LIMIT"), "A view is a set of rows; limit them where you read it."),
-    (exp.Fetch, _always("FETCH FIRST"), "A view is a set of rows; limit them where you read it."),
-    (exp.Offset, _always("OFFSET"), "A view is a set of rows; skip them where you read it."),
     (exp.With, _having("recursive", "WITH RECURSIVE"), _LATER),
     (exp.Join, _in_outer_join, "Put the condition into WHERE, or into a subquery in FROM."),
     (exp.Any, _of_list, "Write IN (list)."),
@@ -98,8 +94,24 @@ _CHECKS: tuple[Check, ...] = (
 
 # The clauses that are read; one the parser knows and these lists do not would be dropped silently.
 _CLAUSES: dict[type[exp.Expr], frozenset[str]] = {
-    exp.Select: frozenset({"expressions", "from_", "joins", "where", "group", "having", "with_", "distinct"}),
-    exp.SetOperation: frozenset({"this", "expression", "with_", "distinct"}),
+    exp.Select: frozenset(
+        {
+            "expressions",
+            "from_",
+            "joins",
+            "where",
+            "group",
+            "having",
+            "with_",
+            "distinct",
+            "order",
+            "limit",
+            "offset",
+            "windows",
+        }
+    ),
+    exp.SetOperation: frozenset({"this", "expression", "with_", "distinct", "order", "limit", "offset"}),
+    exp.Window: frozenset({"this", "partition_by", "order", "spec", "alias", "over"}),
     exp.Subquery: frozenset({"this", "alias"}),
     exp.Table: frozenset({"this", "db", "catalog", "alias", "joins"}),
     exp.Join: frozenset({"this", "on", "using", "kind", "side"}),

@@ -45,14 +45,15 @@ Lower = Callable[[exp.Expr], Body]
 
 
 class Taken:
-    """Expressions with their subqueries taken out: each stands as a column of `_sub` until it is attached."""
+    """Expressions with some parts taken out: each stands as a column of `_sub` until its answer is known."""
 
-    def __init__(self, name: Name) -> None:
+    def __init__(self, name: Name, wanted: Callable[[exp.Expr], bool]) -> None:
         self._name = name
+        self._wanted = wanted
         self.found: dict[exp.Expr, str] = {}
 
     def out_of(self, tree: exp.Expr) -> exp.Expr:
-        return tree.copy().transform(lambda node: self._placeholder(node) if is_subquery(node) else node)
+        return tree.copy().transform(lambda node: self._placeholder(node) if self._wanted(node) else node)
 
     def _placeholder(self, node: exp.Expr) -> exp.Expr:
         place = self.found.setdefault(node.copy(), "")
@@ -251,6 +252,18 @@ def grouped_by(on: Sequence[Expr], inner: Node, name: Name) -> Iterator[tuple[st
             )
         key = name("", "tie")
         yield key, pair.right, pair.condition(Col(key, pair.right.pg, pair.right.spark))
+
+
+def tied_by(on: Sequence[Expr], inner: Node) -> list[Expr]:
+    """What of the inner rows the ties read: a LIMIT holds for each of these values."""
+    own = {col.name for col in outputs(inner)}
+    found = [_tie(one, own) for one in on]
+    if any(pair is None for pair in found):
+        raise UnsupportedQuery(
+            "LIMIT in a subquery that is tied to the query around it by more than equality is not supported in a view",
+            hint="Write inner column = outer column, or aggregate instead.",
+        )
+    return [pair.right for pair in found if pair is not None]
 
 
 def _tie(condition: Expr, own: set[str]) -> Pair | None:

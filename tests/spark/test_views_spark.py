@@ -270,6 +270,19 @@ QUERIES = [
     "WITH g AS (SELECT customer, sum(qty) AS s FROM orders GROUP BY customer) "
     "SELECT a.customer, c.region, b.s FROM g a JOIN g b USING (customer) JOIN customers c ON c.id = a.customer",
     "SELECT note FROM orders UNION ALL SELECT region FROM customers",
+    "SELECT DISTINCT customer, note FROM orders UNION SELECT id, region FROM customers",
+    "SELECT customer FROM orders EXCEPT ALL SELECT id FROM customers",
+    "SELECT o.id, c.region FROM orders o LEFT JOIN customers c ON c.id = o.customer",
+    "SELECT c.id, o.amount, o.note FROM orders o FULL JOIN customers c ON c.id = o.customer AND o.qty > c.id",
+    "SELECT c.id, count(note) AS n, sum(amount) FROM customers c LEFT JOIN orders o ON customer = c.id GROUP BY 1",
+    "SELECT id FROM customers c WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.customer = c.id AND o.qty <> c.id)",
+    "SELECT id, qty FROM orders WHERE customer NOT IN (SELECT id FROM customers WHERE region > 'n') AND qty > 0",
+    "SELECT id, row_number() OVER (PARTITION BY customer ORDER BY id) AS r, sum(amount) OVER (PARTITION BY customer "
+    "ORDER BY qty DESC) AS s, lag(note, 1, '-') OVER (ORDER BY id) AS p FROM orders WHERE id > qty",
+    "SELECT c.region, o.id, amount FROM orders o JOIN customers c ON c.id = customer ORDER BY amount, o.id LIMIT 3",
+    "SELECT DISTINCT ON (customer) customer, note, id FROM orders ORDER BY customer, note DESC, id",
+    "SELECT id, (SELECT sum(qty) FROM orders o WHERE o.customer = c.id) AS s, "
+    "id IN (SELECT customer FROM orders) AS i FROM customers c WHERE region = 'north' OR EXISTS (SELECT 1 FROM orders)",
 ]
 
 

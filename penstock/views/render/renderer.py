@@ -26,6 +26,7 @@ from penstock.views.algebra import (
     Shift,
     UnionAll,
     Weigh,
+    Window,
     inputs,
     outputs,
 )  # fmt: skip
@@ -35,6 +36,7 @@ from penstock.views.render.block import Block, Source, placed, select
 from penstock.views.render.dialect import Dialect
 from penstock.views.render.groups import grouped, netted, repeated, shifted
 from penstock.views.render.placeholder import placeholder
+from penstock.views.render.windows import window_function
 from penstock.zset import WEIGHT
 
 Folder = Callable[["Renderer", Any], Block]
@@ -95,7 +97,7 @@ def is_weighted(node: Node) -> bool:
     match node:
         case Leaf():
             return node.read.kind != "rows"
-        case Group() | Repeat():
+        case Group() | Repeat() | Window():
             return False
         case Negate() | Net() | Shift() | Weigh():
             return True
@@ -265,6 +267,12 @@ def _net(render: Renderer, node: Net) -> Block:
     return netted(render.open_block(node.input), render.dialect)
 
 
+def _window(render: Renderer, node: Window) -> Block:
+    block = render.open_block(node.input)
+    block.measures = {f.name: window_function(f, node, block, render.dialect) for f in node.functions}
+    return render.over(select(block, render.dialect, weighted=False), node, weighted=False)
+
+
 def _group(render: Renderer, node: Group) -> Block:
     return grouped(render.open_block(node.input), node, render.dialect)
 
@@ -276,5 +284,5 @@ def _shift(render: Renderer, node: Shift) -> Block:
 _FOLDERS: dict[type, Folder] = {
     Leaf: _leaf, Empty: _empty, Filter: _filter, Project: _project, Join: _join, OuterJoin: _outer_join,
     Exists: _exists, UnionAll: _union_all, Negate: _negate,
-    SemiJoin: _semi_join, Weigh: _weigh, Net: _net, Repeat: repeated, Group: _group, Shift: _shift,
+    SemiJoin: _semi_join, Weigh: _weigh, Net: _net, Repeat: repeated, Window: _window, Group: _group, Shift: _shift,
 }  # fmt: skip

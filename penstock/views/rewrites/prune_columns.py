@@ -15,6 +15,7 @@ from penstock.views.algebra import (
     Scan,
     UnionAll,
     Weigh,
+    Window,
     outputs,
 )
 from penstock.views.expr import names
@@ -38,6 +39,8 @@ def _prune(node: Node, used: frozenset[str]) -> Node:
             items = tuple(item for item in node.items if item[0] in used)
             read = frozenset[str]().union(*(names(e) for _, e in items))
             return Project(_prune(node.input, read), items)
+        case Window():
+            return _prune_window(node, used)
         case Exists():
             read = frozenset[str]().union(*(names(p) for p in node.on))
             return over(node, (_prune(node.input, used | read), _prune(node.by, read)))
@@ -53,6 +56,17 @@ def _prune(node: Node, used: frozenset[str]) -> Node:
             return over(node, (_prune(node.input, read),))
         case _:
             return node
+
+
+def _prune_window(node: Window, used: frozenset[str]) -> Node:
+    functions = tuple(f for f in node.functions if f.name in used)
+    if not functions:
+        return _prune(node.input, used)
+    read = used - {f.name for f in functions}
+    for function in functions:
+        read = read.union(*(names(arg) for arg in function.args), *(names(one.expr) for one in function.order))
+    read = read.union(*(names(e) for e in node.partition))
+    return Window(_prune(node.input, read), node.partition, functions)
 
 
 def _exactly(branch: Node, used: frozenset[str]) -> Node:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.views.algebra import Aggregate, Exists, Filter, Join, Node, OuterJoin, Project, optional, outputs
+from penstock.views.algebra import Aggregate, Exists, Filter, Join, Node, OuterJoin, Project, Window, optional, outputs
 from penstock.views.expr import Col, Expr, substitute
 from penstock.views.rewrites.tree import bottom_up
 
@@ -38,6 +38,9 @@ def _pull(node: Node) -> Node:
         case Exists(by=Project() as below):
             stands = dict(below.items)
             return replace(node, by=below.input, on=tuple(substitute(p, stands) for p in node.on))
+        case Window(input=Project() as below):
+            given = tuple((col.name, col) for col in outputs(node)[-len(node.functions) :])
+            return Project(_over_renamed(node, below), (*below.items, *given))
         case OuterJoin(full=False) if isinstance(node.left, Project) or _renames(node.right):
             return _above_outer_join(node)
         case Join() if any(isinstance(child, Project) for child in node.inputs):
@@ -57,6 +60,19 @@ def _above_join(node: Join) -> Node:
         return node
     stands = dict(items)
     return Project(Join(tuple(bare), tuple(substitute(p, stands) for p in node.on)), tuple(items))
+
+
+def _over_renamed(node: Window, below: Project) -> Window:
+    stands = dict(below.items)
+    functions = tuple(
+        replace(
+            f,
+            args=tuple(substitute(arg, stands) for arg in f.args),
+            order=tuple(replace(one, expr=substitute(one.expr, stands)) for one in f.order),
+        )
+        for f in node.functions
+    )
+    return Window(below.input, tuple(substitute(e, stands) for e in node.partition), functions)
 
 
 def _above_outer_join(node: OuterJoin) -> Node:

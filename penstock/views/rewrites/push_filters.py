@@ -5,8 +5,8 @@ A condition over several inputs of a join becomes part of the join.
 
 from __future__ import annotations
 
-from penstock.views.algebra import Aggregate, Exists, Filter, Join, Node, OuterJoin, UnionAll, Weigh, outputs
-from penstock.views.expr import Expr, names, substitute
+from penstock.views.algebra import Aggregate, Exists, Filter, Join, Node, OuterJoin, UnionAll, Weigh, Window, outputs
+from penstock.views.expr import Col, Expr, names, substitute
 from penstock.views.rewrites.tree import bottom_up, over
 
 
@@ -28,6 +28,8 @@ def _push(node: Node) -> Node:
             return over(below, (Filter(below.input, node.predicates), below.by))
         case Filter(input=OuterJoin(full=False) as below):
             return _into_left(node, below)
+        case Filter(input=Window() as below):
+            return _into_partitions(node, below)
         case Filter(input=UnionAll() as union):
             return _into_branches(node, union)
         case Filter(input=Aggregate() as grouped) if grouped.keys:
@@ -56,6 +58,14 @@ def _into_left(node: Filter, join: OuterJoin) -> Node:
     down = tuple(p for p in node.predicates if names(p) and names(p) <= left)
     stay = tuple(p for p in node.predicates if p not in down)
     return _filtered(over(join, (_filtered(join.left, down), join.right)), stay)
+
+
+def _into_partitions(node: Filter, window: Window) -> Node:
+    """Whole partitions may be left out before."""
+    plain = {e.name for e in window.partition if isinstance(e, Col)}
+    down = tuple(p for p in node.predicates if names(p) and names(p) <= plain)
+    stay = tuple(p for p in node.predicates if p not in down)
+    return _filtered(over(window, (_filtered(window.input, down),)), stay)
 
 
 def _into_branches(node: Filter, union: UnionAll) -> Node:

@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from penstock.views.algebra import Aggregate, Exists, Filter, Join, Negate, Node, OuterJoin, Project, UnionAll, Weigh
+from penstock.views.algebra import (
+    Aggregate,
+    Exists,
+    Filter,
+    Join,
+    Negate,
+    Node,
+    OuterJoin,
+    Project,
+    UnionAll,
+    Weigh,
+    Window,
+)
 
 
 def over(node: Node, children: tuple[Node, ...]) -> Node:
     """The same operator over other inputs."""
     match node:
-        case Filter() | Project() | Aggregate() | Weigh() | Negate():
+        case Filter() | Project() | Aggregate() | Weigh() | Window() | Negate():
             return replace(node, input=children[0])
         case Join() | UnionAll():
             return replace(node, inputs=children)
@@ -25,7 +37,7 @@ def over(node: Node, children: tuple[Node, ...]) -> Node:
 
 def children(node: Node) -> tuple[Node, ...]:
     match node:
-        case Filter() | Project() | Aggregate() | Weigh() | Negate():
+        case Filter() | Project() | Aggregate() | Weigh() | Window() | Negate():
             return (node.input,)
         case Join() | UnionAll():
             return node.inputs

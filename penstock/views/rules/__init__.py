@@ -2,8 +2,32 @@
 
 from __future__ import annotations
 
-from penstock.views.algebra import Aggregate, Exists, Filter, Join, Negate, OuterJoin, Project, Scan, UnionAll, Weigh
-from penstock.views.rules import aggregate, exists, filter, join, negate, outer_join, project, scan, union_all, weigh
+from penstock.views.algebra import (
+    Aggregate,
+    Exists,
+    Filter,
+    Join,
+    Negate,
+    OuterJoin,
+    Project,
+    Scan,
+    UnionAll,
+    Weigh,
+    Window,
+)
+from penstock.views.rules import (
+    aggregate,
+    exists,
+    filter,
+    join,
+    negate,
+    outer_join,
+    project,
+    scan,
+    union_all,
+    weigh,
+    window,
+)
 from penstock.views.rules.differentiator import Differentiator, Rule
 
 RULES: dict[type, Rule] = {
@@ -16,6 +40,7 @@ RULES: dict[type, Rule] = {
     UnionAll: union_all.RULE,
     Aggregate: aggregate.RULE,
     Weigh: weigh.RULE,
+    Window: window.RULE,
     Negate: negate.RULE,
 }
 

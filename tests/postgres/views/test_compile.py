@@ -209,6 +209,12 @@ def test_explain_names_operators_and_laws(make: Any) -> None:
             "out of reach",
         ),
         ("SELECT DISTINCT doc FROM orders", "DISTINCT on jsonb"),
+        ("SELECT sum(f) OVER (ORDER BY id) AS s FROM orders", "order of adding"),
+        ("SELECT last_value(id) OVER (ORDER BY day) AS s FROM orders", "a frame that ends with"),
+        ("SELECT sum(id) OVER (ORDER BY id RANGE 5 PRECEDING) AS s FROM orders", "the frame RANGE"),
+        ("SELECT rank() OVER (ORDER BY mood) AS s FROM orders", "ORDER BY on mood"),
+        ("SELECT id FROM orders LIMIT 1 + 1", "LIMIT of anything but a number"),
+        ("SELECT amount * 2 AS id FROM orders ORDER BY id + 1 LIMIT 1", "ORDER BY computes with id|does not exist"),
         ("SELECT doc FROM orders EXCEPT SELECT doc FROM orders", "EXCEPT on jsonb"),
     ],
 )

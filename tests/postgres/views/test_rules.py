@@ -59,7 +59,7 @@ class Workload:
         return name == "w" and any(row[0] == other[0] for other in rows)
 
 
-def follow(maintained: Maintained, random: Random, rounds: int) -> None:
+def follow(maintained: Maintained, random: Random, rounds: int, *, exact: bool = True) -> None:
     inputs = maintained.inputs
     inputs.clear()
     workload = Workload(inputs, random)
@@ -72,7 +72,8 @@ def follow(maintained: Maintained, random: Random, rounds: int) -> None:
         sizes |= {state.name: random.choice([10, MANY_GROUPS]) for state in maintained.view.states}
         maintained.refresh(changed, sizes if random.random() < 0.7 else None)
         maintained.check()
-    maintained.check_all()
+    if exact:
+        maintained.check_all()
 
 
 @pytest.mark.parametrize("sql", TEMPLATES)
@@ -91,3 +92,22 @@ def test_random_queries(inputs: Inputs, examples: int) -> None:
         follow(Maintained(inputs, Grammar(random).query()), random, rounds=3)
 
     follows()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT k, s, row_number() OVER (PARTITION BY k ORDER BY n) AS r FROM u",
+        "SELECT id, f, row_number() OVER () AS r, lag(s) OVER (ORDER BY k) AS g FROM t",
+        "SELECT k, n, sum(n) OVER (ORDER BY k ROWS UNBOUNDED PRECEDING) AS t FROM u",
+        "SELECT f, s FROM t ORDER BY f LIMIT 3",
+        "SELECT DISTINCT ON (k) k, n, s FROM u ORDER BY k",
+        "SELECT t.k, u.s FROM t JOIN u ON u.k = t.k LIMIT 4",
+    ],
+)
+def test_equal_rows_are_put_into_one_order(inputs: Inputs, sql: str) -> None:
+    """PostgreSQL may answer any of several ways: what is kept is what would be computed now, and never half of each."""
+    maintained = Maintained(inputs, sql)
+    maintained.check = maintained.check_stored  # type: ignore[method-assign]
+    for seed in range(4):
+        follow(maintained, Random(seed), rounds=4, exact=False)
