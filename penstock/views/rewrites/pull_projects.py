@@ -31,11 +31,11 @@ def _pull(node: Node) -> Node:
                 tuple((name, substitute(e, stands)) for name, e in node.keys),
                 tuple(m.over(lambda e: substitute(e, stands)) for m in node.measures),
             )
-        case Exists(input=Project() as below):
+        case Exists(input=Project() as below) if not _clash([below.input, node.by]):
             stands = dict(below.items)
             on = tuple(substitute(p, stands) for p in node.on)
             return Project(replace(node, input=below.input, on=on), below.items)
-        case Exists(by=Project() as below):
+        case Exists(by=Project() as below) if not _clash([node.input, below.input]):
             stands = dict(below.items)
             return replace(node, by=below.input, on=tuple(substitute(p, stands) for p in node.on))
         case Window(input=Project() as below):

@@ -161,6 +161,11 @@ TEMPLATES = [
     "SELECT w.k, (SELECT t.id FROM t WHERE t.k = w.k ORDER BY t.n, t.id LIMIT 1) AS first FROM w",
     "SELECT k, (SELECT id FROM t ORDER BY id DESC LIMIT 1) AS last FROM u WHERE EXISTS (SELECT 1 FROM t LIMIT 1)",
     "SELECT id, s FROM t WHERE n > 0 ORDER BY s",
+    "WITH d AS (SELECT k, n FROM u) SELECT a.k, a.n FROM d a WHERE EXISTS (SELECT 1 FROM d b WHERE b.k = a.n)",
+    "WITH d AS (SELECT k, n FROM u) SELECT a.k, a.n FROM d a WHERE a.k NOT IN (SELECT n FROM d) OR a.n > 1",
+    "WITH d AS (SELECT k, n FROM u) SELECT a.k, b.n FROM d a LEFT JOIN d b ON b.k = a.n",
+    "WITH d AS (SELECT k, count(*) AS c FROM u GROUP BY k) SELECT a.k, (SELECT max(c) FROM d b WHERE b.c < 9 AND "
+    "b.k = a.k) AS m FROM d a WHERE a.k IN (SELECT k FROM d) ORDER BY a.c, a.k LIMIT 2",
     "SELECT DISTINCT k, s FROM u",
     "SELECT DISTINCT id, k FROM t",
     "SELECT DISTINCT u.k, w.s FROM u JOIN w ON w.k = u.k WHERE u.n > 0",
