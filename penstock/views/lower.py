@@ -13,7 +13,7 @@ from sqlglot import exp
 from penstock.errors import UnsupportedQuery
 from penstock.relation.types import PgType
 from penstock.views.aggregates import Remembered, calls_in, is_aggregate, remember, taken_apart
-from penstock.views.algebra import Filter, Join, Node, OuterJoin, Project, Relation, Scan, optional
+from penstock.views.algebra import Filter, Join, Node, OuterJoin, Project, Relation, Scan, optional, outputs
 from penstock.views.distinct import distinct
 from penstock.views.expr import BOOL, Col, Expr, Lit, conjuncts, kind, names
 from penstock.views.expressions import HANDLERS
@@ -185,6 +185,11 @@ class Lowering:
         having = tree.args.get("having") and taken.out_of(tree.args["having"].this)
         group = tree.args.get("group")
         keys = [taken.out_of(_unparen(key)) for key in (group.expressions if group else [])]
+        if windows.found and on:
+            raise UnsupportedQuery(
+                "a window function in a subquery that reads the query around it is not supported in a view",
+                hint="Put the window function into a subquery in FROM, partitioned by what ties it.",
+            )
         grouping = _Grouping(items, having, list(dict.fromkeys(keys)), {p: w for w, p in windows.found.items()})
         if group or any(is_aggregate(e) for e in grouping.expressions):
             first = [*grouping.keys, *(call for e in grouping.expressions for call in calls_in(e))]
@@ -234,23 +239,26 @@ class Lowering:
             node = Filter(node, inside[-1])
         on = tuple(p for each in outside for p in each)
         for part in asking:
-            scope, node = self._condition(part, scope, node, ctes, outer)
+            scope, node, more = self._condition(part, scope, node, ctes, outer)
+            on += more
         return scope, node, on
 
     # Subqueries -------------------------------------------------------------------------------------------------------
 
     def _condition(
         self, part: exp.Expr, scope: Scope, node: Node, ctes: Mapping[str, Lowered], outer: Scope | None
-    ) -> tuple[Scope, Node]:
-        """The rows that meet a condition with subqueries in it."""
+    ) -> tuple[Scope, Node, tuple[Expr, ...]]:
+        """The rows that meet a condition with subqueries in it, and what of it needs `outer`."""
         kept = condition(part, node, self._bind(scope), self._subquery(scope, ctes))
         if kept is not None:
-            return scope, kept
+            return scope, kept, ()
         taken = Taken(self._name, is_subquery)
         rest = taken.out_of(part)
         scope, node = self._attached(taken, [rest], scope, node, ctes, outer)
-        predicate = fix(self._binder(scope, [rest], outer).bind(rest), BOOL)
-        return scope, Filter(node, conjuncts(predicate))
+        predicates = conjuncts(fix(self._binder(scope, [rest], outer).bind(rest), BOOL))
+        own = {col.name for col in outputs(node)}
+        mine = tuple(p for p in predicates if names(p) <= own)
+        return scope, Filter(node, mine) if mine else node, tuple(p for p in predicates if p not in mine)
 
     def _attached(
         self,

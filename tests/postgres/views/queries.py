@@ -166,6 +166,7 @@ TEMPLATES = [
     "WITH d AS (SELECT k, n FROM u) SELECT a.k, b.n FROM d a LEFT JOIN d b ON b.k = a.n",
     "WITH d AS (SELECT k, count(*) AS c FROM u GROUP BY k) SELECT a.k, (SELECT max(c) FROM d b WHERE b.c < 9 AND "
     "b.k = a.k) AS m FROM d a WHERE a.k IN (SELECT k FROM d) ORDER BY a.c, a.k LIMIT 2",
+    "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND (u.n > t.k OR u.s IN (SELECT s FROM w)))",
     "SELECT DISTINCT k, s FROM u",
     "SELECT DISTINCT id, k FROM t",
     "SELECT DISTINCT u.k, w.s FROM u JOIN w ON w.k = u.k WHERE u.n > 0",

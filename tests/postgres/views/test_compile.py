@@ -208,6 +208,11 @@ def test_explain_names_operators_and_laws(make: Any) -> None:
             "(SELECT 1 FROM orders p WHERE p.customer = c.id AND p.id < o.id))",
             "out of reach",
         ),
+        (
+            "SELECT id FROM customers c WHERE id IN (SELECT rank() OVER (ORDER BY o.id) FROM orders o "
+            "WHERE o.customer = c.id)",
+            "a window function in a subquery",
+        ),
         ("SELECT DISTINCT doc FROM orders", "DISTINCT on jsonb"),
         ("SELECT sum(f) OVER (ORDER BY id) AS s FROM orders", "order of adding"),
         ("SELECT last_value(id) OVER (ORDER BY day) AS s FROM orders", "a frame that ends with"),
