@@ -98,6 +98,14 @@ class Scan:
 
 
 @dataclass(frozen=True)
+class Constants:
+    """Rows that are written in the query: VALUES, or the one row of a SELECT without FROM."""
+
+    columns: tuple[tuple[str, Column], ...]
+    rows: tuple[tuple[Expr, ...], ...]
+
+
+@dataclass(frozen=True)
 class Filter:
     input: Node
     predicates: tuple[Expr, ...]
@@ -264,14 +272,14 @@ class Shift:
 
 
 Node = (
-    Scan | Filter | Project | Join | OuterJoin | Exists | UnionAll | Aggregate | Weigh | Window
+    Scan | Constants | Filter | Project | Join | OuterJoin | Exists | UnionAll | Aggregate | Weigh | Window
     | Leaf | Empty | Negate | SemiJoin | Net | Repeat | Group | Shift
 )  # fmt: skip
 
 
 def inputs(node: Node) -> tuple[Node, ...]:
     match node:
-        case Scan() | Leaf() | Empty():
+        case Scan() | Constants() | Leaf() | Empty():
             return ()
         case Filter() | Project() | Aggregate() | Weigh() | Window() | Negate() | Net() | Repeat() | Group():
             return (node.input,)
@@ -308,7 +316,7 @@ def outputs(node: Node) -> tuple[Col, ...]:
 
 def _outputs(node: Node) -> tuple[Col, ...]:
     match node:
-        case Scan() | Leaf() | Empty():
+        case Scan() | Constants() | Leaf() | Empty():
             return tuple(Col(name, c.pg, c.spark, c.nullable) for name, c in node.columns)
         case Filter() | Weigh() | Negate() | SemiJoin() | Exists() | Net() | Repeat():
             return outputs(node.input)

@@ -23,6 +23,8 @@ def compile_view(name: str, sql: str, *, dialect: str = "postgres", resolve: Res
     query = parse_query(sql, dialect=dialect, resolve=resolve, typer=typer)
     lowered = Lowering(query.relations, typer).query(query.tree)
     plan = _settle_types(rewrite(_named(lowered, query.columns)))
+    if not scans(plan):
+        raise UnsupportedQuery("a view that reads no table cannot change", hint="Select from a table.")
     keys = keys_of(plan)
     columns = tuple(Column(col.name, col.pg, col.spark, nullable=col.nullable) for col in outputs(plan))
     return View(

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from penstock.views.algebra import (
     Aggregate,
+    Constants,
     Exists,
     Filter,
     Join,
@@ -61,6 +62,8 @@ def _line(node: Node, numbers: dict[Aggregate, str]) -> str:
         case Scan():
             used = ", ".join(column.name for _, column in node.columns)
             return f"scan {node.relation.name} ({used})"
+        case Constants():
+            return f"values, {len(node.rows)} rows"
         case Filter():
             return f"σ filter {_all(node.predicates, ' AND ')}"
         case Project():

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from penstock.views.algebra import Aggregate, Exists, Filter, Join, Node, OuterJoin, Project, Scan, Window, outputs
+from penstock.views.algebra import (
+    Aggregate,
+    Constants,
+    Exists,
+    Filter,
+    Join,
+    Node,
+    OuterJoin,
+    Project,
+    Scan,
+    Window,
+    outputs,
+)
 from penstock.views.expr import Call, Col, Expr, kind, names
 
 Key = frozenset[str]
@@ -16,6 +28,8 @@ def keys_of(node: Node) -> tuple[Key, ...]:
             named = {column.name: name for name, column in node.columns}
             key = node.relation.schema.key
             return (frozenset(named[name] for name in key),) if key and set(key) <= set(named) else ()
+        case Constants():
+            return (frozenset(),) if len(node.rows) == 1 else ()
         case Exists():
             return keys_of(node.input)
         case Filter():

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from penstock.errors import UnsupportedQuery
+from penstock.relation.schema import Column
 from penstock.relation.types import PgType
 from penstock.views.aggregates import Remembered, calls_in, is_aggregate, remember, taken_apart
-from penstock.views.algebra import Filter, Join, Node, OuterJoin, Project, Relation, Scan, optional, outputs
+from penstock.views.algebra import Constants, Filter, Join, Node, OuterJoin, Project, Relation, Scan, optional, outputs
 from penstock.views.distinct import distinct
 from penstock.views.expr import BOOL, Col, Expr, Lit, conjuncts, kind, names
 from penstock.views.expressions import HANDLERS
@@ -25,6 +26,7 @@ from penstock.views.first_rows import Limit, limit_of, limited
 from penstock.views.set_operations import OPERATIONS
 from penstock.views.subqueries import (
     SUBQUERIES,
+    Beside,
     Body,
     Taken,
     attach,
@@ -32,6 +34,7 @@ from penstock.views.subqueries import (
     grouped_by,
     has_subquery,
     is_subquery,
+    joined_beside,
     tied_by,
 )  # fmt: skip
 from penstock.views.typer import Typer, twin
@@ -96,6 +99,8 @@ class Lowering:
             ctes[cte.alias] = _renamed(lowered, [part.name for part in cte.args["alias"].columns])
         if isinstance(tree, exp.Subquery):
             return self.query(tree.this, ctes)
+        if isinstance(tree, exp.Values):
+            return self._values(tree, [f"column{n + 1}" for n in range(len(tree.expressions[0].expressions))])
         if isinstance(tree, exp.SetOperation):
             return self._set_operation(tree, ctes)
         if isinstance(tree, exp.Select):
@@ -109,17 +114,57 @@ class Lowering:
         if isinstance(tree, exp.Subquery):
             lowered = self.query(tree.this, ctes)
             return _renamed(lowered, [part.name for part in tree.args["alias"].columns])
+        if isinstance(tree, exp.Values):
+            named = [part.name for part in tree.args["alias"].columns]
+            every = [f"column{n + 1}" for n in range(len(tree.expressions[0].expressions))]
+            return self._values(tree, [*named, *every[len(named) :]])
         if isinstance(tree, exp.Table) and tree.name in ctes:
             return self._use(ctes[tree.name], alias)
         if isinstance(tree, exp.Table) and tree.name in self._relations:
             return self._scan(self._relations[tree.name], alias)
         raise refused(tree)
 
+    def _sources(self, trees: Sequence[exp.Expr], ctes: Mapping[str, Lowered]) -> tuple[Scope, dict[str, Beside]]:
+        """FROM by alias; a LATERAL subquery sees what is left of it."""
+        sources: dict[str, Lowered] = {}
+        beside: dict[str, Beside] = {}
+        for tree in trees:
+            if not isinstance(tree, exp.Lateral):
+                sources[tree.alias] = self._source(tree, ctes)
+                continue
+            if not isinstance(tree.this, exp.Subquery):
+                raise UnsupportedQuery("a function in FROM is not supported in a view yet", hint="Select from a table.")
+            body = self._subquery(Scope(sources), ctes, lateral=True)(tree.this)
+            called = [part.name for part in tree.args["alias"].columns]
+            named = [*called, *(name for name, _ in body.values[len(called) :])]
+            made = [
+                (name, self._name(tree.alias, name), value) for name, (_, value) in zip(named, body.values, strict=True)
+            ]
+            beside[tree.alias] = Beside(body, tuple((new, value) for _, new, value in made))
+            sources[tree.alias] = Lowered(body.node, tuple((n, Col(new, e.pg, e.spark)) for n, new, e in made))
+        return Scope(sources), beside
+
     def _scan(self, relation: Relation, alias: str) -> Lowered:
         columns = [replace(column, pg=column.computed) for column in relation.schema.columns]
         named = tuple((self._name(alias, column.name), column) for column in columns)
         node = Scan(relation, named, alias)
         return Lowered(node, tuple((c.name, Col(n, c.pg, c.spark, c.nullable)) for n, c in named))
+
+    def _values(self, tree: exp.Values, called: Sequence[str]) -> Lowered:
+        bare = exp.Values(expressions=[row.copy() for row in tree.expressions])
+        told = self._typer.describe(bare.sql(dialect="postgres"))
+        cells = [row.expressions for row in tree.expressions]
+        binder = self._binder(Scope({}), [cell for row in cells for cell in row])
+        by_column = [
+            common([_to_type(fix(binder.bind(row[place]), one.pg), one.pg) for row in cells], "VALUES", one.pg)
+            for place, one in enumerate(told)
+        ]
+        columns = [
+            (name, Column(self._name("", name), one.pg, cells_of[0].spark))
+            for name, one, cells_of in zip(called, told, by_column, strict=True)
+        ]
+        node = Constants(tuple((c.name, c) for _, c in columns), tuple(zip(*by_column, strict=True)))
+        return Lowered(node, tuple((name, Col(c.name, c.pg, c.spark)) for name, c in columns))
 
     def _use(self, cte: Lowered, alias: str) -> Lowered:
         fresh = [(name, self._name(alias, name), col) for name, col in cte.columns]
@@ -218,8 +263,9 @@ class Lowering:
     ) -> tuple[Scope, Node, tuple[Expr, ...]]:
         """FROM and WHERE: what is in sight, the rows, and the conditions that need `outer`."""
         joins = tree.args.get("joins") or []
-        sources = [tree.args["from_"].this, *(join.this for join in joins)]
-        scope = Scope({source.alias: self._source(source, ctes) for source in sources})
+        first = [tree.args["from_"].this] if tree.args.get("from_") else []
+        sources = [*first, *(join.this for join in joins)]
+        scope, beside = self._sources(sources, ctes)
         where = tree.args.get("where")
         parts = list(_parts(where.this)) if where is not None else []
         plain, asking = [p for p in parts if not has_subquery(p)], [p for p in parts if has_subquery(p)]
@@ -234,7 +280,7 @@ class Lowering:
                 hint="Put that condition into the subquery's WHERE.",
             )
         inside = [tuple(p for p in each if names(p) <= own) for each in bound]
-        scope, node = _joined(scope, [_side(join) for join in joins], inside)
+        scope, node = _joined(scope, [_side(join) for join in joins], inside, beside)
         if inside[-1]:
             node = Filter(node, inside[-1])
         on = tuple(p for each in outside for p in each)
@@ -279,20 +325,29 @@ class Lowering:
     def _bind(self, scope: Scope) -> Callable[[exp.Expr], Expr]:
         return lambda tree: _settled(self._binder(scope, [tree]).bind(tree))
 
-    def _subquery(self, scope: Scope, ctes: Mapping[str, Lowered]) -> Callable[[exp.Expr], Body]:
+    def _subquery(
+        self, scope: Scope, ctes: Mapping[str, Lowered], *, lateral: bool = False
+    ) -> Callable[[exp.Expr], Body]:
         def lower(tree: exp.Expr) -> Body:
             while isinstance(tree, exp.Subquery) and not _ctes(tree):
                 tree = tree.this
             if isinstance(tree, exp.Select) and not _ctes(tree) and not _is_alone(tree):
-                return self._tied(tree, ctes, scope)
+                return self._tied(tree, ctes, scope, lateral=lateral)
             lowered = self.query(tree, ctes)
             return Body(lowered.node, lowered.columns)
 
         return lower
 
-    def _tied(self, tree: exp.Select, ctes: Mapping[str, Lowered], outer: Scope) -> Body:
-        """A subquery that reads the query around it; a LIMIT is one for each row of that."""
-        limit = limit_of(tree)
+    def _tied(self, tree: exp.Select, ctes: Mapping[str, Lowered], outer: Scope, *, lateral: bool = False) -> Body:
+        """A subquery that reads the query around it; a LIMIT is one for each row of that, DISTINCT makes no difference
+        to whether there is a row."""
+        limit, once = limit_of(tree), tree.args.get("distinct")
+        if once is not None and (limit is not None or once.args.get("on") or lateral):
+            raise UnsupportedQuery(
+                "DISTINCT with LIMIT, DISTINCT ON or DISTINCT in LATERAL in a subquery that reads the query around it is "
+                "not supported in a view",
+                hint="Use GROUP BY, or an aggregate.",
+            )
         if limit is None:
             return self._body(tree, ctes, outer)
         order = list(tree.args["order"].expressions) if tree.args.get("order") else []
@@ -437,22 +492,31 @@ class Lowering:
         if not parts:
             return {}
         select = exp.Select(expressions=[exp.alias_(part.copy(), f"e{i}") for i, part in enumerate(parts)])
-        select = select.from_(twins[0].copy())
+        for other in twins[:1]:
+            select = select.from_(other.copy())
         for other in twins[1:]:
             select = select.join(other.copy(), join_type="cross")
         found = self._typer.describe(select.sql(dialect="postgres"))
         return {part: column.pg for part, column in zip(parts, found, strict=True)}
 
 
-def _joined(scope: Scope, sides: Sequence[str], on: Sequence[tuple[Expr, ...]]) -> tuple[Scope, Node]:
+def _joined(
+    scope: Scope, sides: Sequence[str], on: Sequence[tuple[Expr, ...]], beside: Mapping[str, Beside]
+) -> tuple[Scope, Node]:
     """FROM from left to right; what an outer join may leave without a row becomes nullable."""
+    if not scope.sources:
+        return scope, Constants((), ((),))
     (first, found), *others = scope.sources.items()
     node, sources = found.node, {first: found}
+    if first in beside:
+        node = joined_beside(Constants((), ((),)), beside[first], "", ())
     for (alias, source), side, conditions in zip(others, sides, on, strict=False):
         if side in ("RIGHT", "FULL"):
             sources = {name: _optional(earlier) for name, earlier in sources.items()}
         sources[alias] = _optional(source) if side in ("LEFT", "FULL") else source
-        if side:
+        if alias in beside:
+            node = joined_beside(node, beside[alias], side, conditions)
+        elif side:
             left, right = (source.node, node) if side == "RIGHT" else (node, source.node)
             node = OuterJoin(left, right, conditions, full=side == "FULL")
         else:

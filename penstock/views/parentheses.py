@@ -22,7 +22,9 @@ def open_parentheses(tree: exp.Expr) -> None:
 
 
 def _opened(select: exp.Select) -> bool:
-    start = select.args["from_"]
+    start = select.args.get("from_")
+    if start is None:
+        return False
     if (inner := _inside(start.this)) is not None:
         start.set("this", inner[0])
         select.set("joins", [*inner[1], *(select.args.get("joins") or [])])

@@ -26,7 +26,7 @@ def _having(arg: str, name: str) -> Callable[[exp.Expr], str | None]:
 def _join(node: exp.Expr) -> str | None:
     how, method = (str(node.args.get(part) or "").upper() for part in ("kind", "method"))
     if method:
-        return f"{method} JOIN"
+        return None if method == "NATURAL" and not how else f"{method} JOIN"
     return f"{how} JOIN" if how not in ("", "INNER", "CROSS", "OUTER") else None
 
 
@@ -38,7 +38,9 @@ def _other_side(node: exp.Expr) -> str | None:
     for join in joins:
         if join.args.get("side") in ("RIGHT", "FULL") and any(map(_is_comma, seen)):
             return f"{join.args['side']} JOIN after a comma"
-        if join.args.get("using") and any(earlier.args.get("side") in ("RIGHT", "FULL") for earlier in seen):
+        if (join.args.get("using") or join.args.get("method")) and any(
+            earlier.args.get("side") in ("RIGHT", "FULL") for earlier in seen
+        ):
             return "USING after a RIGHT or FULL JOIN"
         seen.append(join)
     return None
@@ -70,7 +72,6 @@ def _ordered(node: exp.Expr) -> str | None:
 _CHECKS: tuple[Check, ...] = (
     (exp.Join, _join, "Write the condition with ON."),
     (exp.Select, _other_side, "Write CROSS JOIN instead of the comma, and the condition with ON."),
-    (exp.Lateral, _always("LATERAL"), _LATER),
     (exp.Order, _ordered, "A view is a set of rows; order them where you read it."),
     (exp.With, _having("recursive", "WITH RECURSIVE"), _LATER),
     (exp.Join, _in_outer_join, "Put the condition into WHERE, or into a subquery in FROM."),
@@ -79,7 +80,6 @@ _CHECKS: tuple[Check, ...] = (
     (exp.GroupingSets, _always("GROUPING SETS"), "UNION ALL of several GROUP BY says the same."),
     (exp.Cube, _always("CUBE"), "UNION ALL of several GROUP BY says the same."),
     (exp.Rollup, _always("ROLLUP"), "UNION ALL of several GROUP BY says the same."),
-    (exp.Values, _always("VALUES"), "Put the constants into a table of the source."),
     (exp.TableSample, _always("TABLESAMPLE"), "A sample cannot be kept fresh."),
     (exp.Lock, _always("FOR UPDATE"), "A view does not lock rows."),
     (exp.Into, _always("SELECT INTO"), "Give the view's name when creating it."),
@@ -112,9 +112,10 @@ _CLAUSES: dict[type[exp.Expr], frozenset[str]] = {
     ),
     exp.SetOperation: frozenset({"this", "expression", "with_", "distinct", "order", "limit", "offset"}),
     exp.Window: frozenset({"this", "partition_by", "order", "spec", "alias", "over"}),
+    exp.Lateral: frozenset({"this", "alias"}),
     exp.Subquery: frozenset({"this", "alias"}),
     exp.Table: frozenset({"this", "db", "catalog", "alias", "joins"}),
-    exp.Join: frozenset({"this", "on", "using", "kind", "side"}),
+    exp.Join: frozenset({"this", "on", "using", "kind", "side", "method"}),
     exp.Group: frozenset({"expressions"}),
     exp.With: frozenset({"expressions"}),
     exp.CTE: frozenset({"this", "alias", "materialized"}),
@@ -137,5 +138,3 @@ def refuse(tree: exp.Expr) -> None:
         if unread := _unread(node):
             what = f"{unread[0].strip('_').replace('_', ' ').upper()} of {node.key.upper()}"
             raise UnsupportedQuery(f"{what} is not supported in a view yet", hint=_LATER)
-        if isinstance(node, exp.Select) and not node.args.get("from_"):
-            raise UnsupportedQuery("a SELECT without FROM cannot change", hint="Select from a table.")

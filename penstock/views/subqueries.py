@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from penstock.errors import UnsupportedQuery
-from penstock.views.algebra import Aggregate, Exists, Join, Node, OuterJoin, Project, outputs, walk
+from penstock.views.algebra import Aggregate, Exists, Filter, Join, Node, OuterJoin, Project, outputs, walk
 from penstock.views.expr import BOOL, TRUE, Call, Col, Expr, Lit, call, is_nullable, lit, names, substitute
 from penstock.views.expressions.comparison import compare
 from penstock.views.rules.exists import witnesses
@@ -236,6 +236,43 @@ def _of_no_rows(node: Node) -> Mapping[str, Expr]:
         for m, col in zip(groups.measures, outputs(groups)[len(groups.keys) :], strict=True)
         if not m.column.nullable
     }
+
+
+# In FROM --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A LATERAL subquery: its rows and the columns it gives, which may read what stands left of it."""
+
+    body: Body
+    items: tuple[tuple[str, Expr], ...]
+
+
+def joined_beside(node: Node, found: Beside, side: str, on: tuple[Expr, ...]) -> Node:
+    """The rows, each with those that the subquery gives for it."""
+    body, own = found.body, tuple((col.name, col) for col in outputs(node))
+    if side not in ("", "LEFT"):
+        raise UnsupportedQuery(f"{side} JOIN LATERAL is not supported in a view", hint="Use LEFT or inner JOIN.")
+    if body.lonely and body.on:
+        if side and on and on != (TRUE,):
+            raise UnsupportedQuery("LEFT JOIN LATERAL of an aggregate is ON true", hint="Use CASE in SELECT.")
+        stands = _of_no_rows(body.node)
+        items = tuple((name, substitute(value, stands)) for name, value in found.items)
+        given: Node = Project(OuterJoin(node, body.node, body.on), (*own, *items))
+        return Filter(given, on) if on else given
+    if not side:
+        given = Project(Join((node, body.node), body.on), (*own, *found.items))
+        return Filter(given, on) if on else given
+    inner = {col.name for col in outputs(body.node)}
+    if not all(names(value) <= inner for _, value in found.items):
+        raise UnsupportedQuery(
+            "LEFT JOIN LATERAL of values that read the tables left of it is not supported in a view",
+            hint="Compute with them in SELECT.",
+        )
+    read = {name for one in body.on for name in names(one)} & inner
+    kept = tuple((col.name, col) for col in outputs(body.node) if col.name in read)
+    return OuterJoin(node, Project(body.node, (*kept, *found.items)), (*body.on, *on))
 
 
 # What ties it ---------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from penstock.views.algebra import (
+    Constants,
     Empty,
     Exists,
     Filter,
@@ -31,7 +32,7 @@ from penstock.views.algebra import (
     outputs,
 )  # fmt: skip
 from penstock.views.expr import BOOL, INT8, Col, Expr, call, lit, substitute
-from penstock.views.expressions.sql import Sql
+from penstock.views.expressions.sql import Sql, number
 from penstock.views.render.block import Block, Source, placed, select
 from penstock.views.render.dialect import Dialect
 from penstock.views.render.groups import grouped, netted, repeated, shifted
@@ -97,7 +98,7 @@ def is_weighted(node: Node) -> bool:
     match node:
         case Leaf():
             return node.read.kind != "rows"
-        case Group() | Repeat() | Window():
+        case Constants() | Group() | Repeat() | Window():
             return False
         case Negate() | Net() | Shift() | Weigh():
             return True
@@ -142,6 +143,21 @@ def _empty(render: Renderer, node: Empty) -> Block:
     block = render.over(exp.Select(expressions=nulls), node, weighted=False)
     block.where.append(lit("false", BOOL))
     return block
+
+
+def _constants(render: Renderer, node: Constants) -> Block:
+    names = [name for name, _ in node.columns]
+    rows = [
+        exp.Select(
+            expressions=[
+                exp.alias_(render.dialect.expression(value), exp.to_identifier(name, quoted=True))
+                for name, value in zip(names, row, strict=True)
+            ]
+            or [exp.alias_(number("1"), "_one")]
+        )
+        for row in node.rows
+    ]
+    return render.over(union(rows), node, weighted=False, prefix="v")
 
 
 def _filter(render: Renderer, node: Filter) -> Block:
@@ -282,7 +298,7 @@ def _shift(render: Renderer, node: Shift) -> Block:
 
 
 _FOLDERS: dict[type, Folder] = {
-    Leaf: _leaf, Empty: _empty, Filter: _filter, Project: _project, Join: _join, OuterJoin: _outer_join,
-    Exists: _exists, UnionAll: _union_all, Negate: _negate,
+    Leaf: _leaf, Empty: _empty, Constants: _constants, Filter: _filter, Project: _project, Join: _join,
+    OuterJoin: _outer_join, Exists: _exists, UnionAll: _union_all, Negate: _negate,
     SemiJoin: _semi_join, Weigh: _weigh, Net: _net, Repeat: repeated, Window: _window, Group: _group, Shift: _shift,
 }  # fmt: skip

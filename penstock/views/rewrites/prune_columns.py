@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from penstock.views.algebra import (
     Aggregate,
+    Constants,
     Exists,
     Filter,
     Join,
@@ -33,6 +34,10 @@ def _prune(node: Node, used: frozenset[str]) -> Node:
         case Filter():
             read = used.union(*(names(p) for p in node.predicates))
             return over(node, (_prune(node.input, read),))
+        case Constants():
+            kept = [place for place, (name, _) in enumerate(node.columns) if name in used]
+            rows = tuple(tuple(row[place] for place in kept) for row in node.rows)
+            return Constants(tuple(node.columns[place] for place in kept), rows)
         case Weigh():
             return over(node, (_prune(node.input, used | names(node.times)),))
         case Project():

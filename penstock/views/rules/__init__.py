@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.views.algebra import (
     Aggregate,
+    Constants,
     Exists,
     Filter,
     Join,
@@ -17,6 +18,7 @@ from penstock.views.algebra import (
 )
 from penstock.views.rules import (
     aggregate,
+    constants,
     exists,
     filter,
     join,
@@ -32,6 +34,7 @@ from penstock.views.rules.differentiator import Differentiator, Rule
 
 RULES: dict[type, Rule] = {
     Scan: scan.RULE,
+    Constants: constants.RULE,
     Filter: filter.RULE,
     Project: project.RULE,
     Join: join.RULE,

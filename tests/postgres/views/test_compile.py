@@ -213,6 +213,13 @@ def test_explain_names_operators_and_laws(make: Any) -> None:
             "WHERE o.customer = c.id)",
             "a window function in a subquery",
         ),
+        ("SELECT 1 AS one", "reads no table"),
+        (
+            "SELECT c.id, l.day FROM customers c, LATERAL (SELECT DISTINCT day FROM orders o WHERE o.customer = c.id) l",
+            "DISTINCT in LATERAL",
+        ),
+        ("SELECT c.id FROM customers c RIGHT JOIN LATERAL (SELECT 1 AS x) l ON true", "RIGHT JOIN LATERAL"),
+        ("SELECT v FROM (VALUES (1)) x(v)", "reads no table"),
         ("SELECT DISTINCT doc FROM orders", "DISTINCT on jsonb"),
         ("SELECT sum(f) OVER (ORDER BY id) AS s FROM orders", "order of adding"),
         ("SELECT last_value(id) OVER (ORDER BY day) AS s FROM orders", "a frame that ends with"),
