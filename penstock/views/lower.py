@@ -344,7 +344,7 @@ class Lowering:
         limit, once = limit_of(tree), tree.args.get("distinct")
         if once is not None and (limit is not None or once.args.get("on") or lateral):
             raise UnsupportedQuery(
-                "DISTINCT with LIMIT, DISTINCT ON or DISTINCT in LATERAL in a subquery that reads the query around it is "
+                "DISTINCT with LIMIT, DISTINCT ON or DISTINCT in LATERAL that reads the query around it is "
                 "not supported in a view",
                 hint="Use GROUP BY, or an aggregate.",
             )

@@ -215,7 +215,7 @@ def test_explain_names_operators_and_laws(make: Any) -> None:
         ),
         ("SELECT 1 AS one", "reads no table"),
         (
-            "SELECT c.id, l.day FROM customers c, LATERAL (SELECT DISTINCT day FROM orders o WHERE o.customer = c.id) l",
+            "SELECT c.id, l.day FROM customers c, LATERAL (SELECT DISTINCT day FROM orders WHERE customer = c.id) l",
             "DISTINCT in LATERAL",
         ),
         ("SELECT c.id FROM customers c RIGHT JOIN LATERAL (SELECT 1 AS x) l ON true", "RIGHT JOIN LATERAL"),
