@@ -20,6 +20,7 @@ from penstock.views.algebra import (
     Window,
     inputs,
 )
+from penstock.views.determined import undetermined
 from penstock.views.expr import Expr
 from penstock.views.program import delta
 from penstock.views.reach import Reach
@@ -34,6 +35,8 @@ def explain(view: View, changed: frozenset[str] | None = None) -> str:
     lines = [f"view {view.name}", *_tree(view.plan, numbers, 1)]
     lines.append(f"key: {', '.join(view.key) or ('at most one row' if view.singleton else 'unknown')}")
     lines += [f"remembers {state.name}: {', '.join(state.schema.names)}" for state in view.states]
+    if open_to_choice := undetermined(view):
+        lines.append(f"equal rows in the order of: {', '.join(open_to_choice)} (PostgreSQL may choose others)")
     lines.append(f"when {', '.join(sorted(moved)) or 'nothing'} changes:")
     program = delta(view, moved, "postgres")
     lines += [f"  {law}" for law in program.laws]

@@ -13,6 +13,7 @@ from penstock.relation.schema import Column
 from penstock.relation.types import PgType
 from penstock.views import PostgresTyper, Relation, View, compile_view, explain
 from penstock.views.approximate import approximate
+from penstock.views.determined import undetermined
 from penstock.views.expr import DATE, FLOAT8, INT2, INT4, INT8, NUMERIC, TEXT
 
 MONEY = PgType(1700, ((12 << 16) | 2) + 4, "numeric(12,2)")
@@ -234,3 +235,22 @@ def test_what_has_no_rule_is_refused_by_name(make: Any, sql: str, named: str) ->
     with pytest.raises(UnsupportedQuery, match=named) as refusal:
         make(sql)
     assert refusal.value.hint
+
+
+@pytest.mark.parametrize(
+    ("sql", "choice"),
+    [
+        ("SELECT id, row_number() OVER (PARTITION BY customer ORDER BY day) AS r FROM orders", ("row_number",)),
+        ("SELECT id, row_number() OVER (PARTITION BY customer ORDER BY day, id) AS r FROM orders", ()),
+        ("SELECT id, rank() OVER (ORDER BY day) AS r, sum(id) OVER (ORDER BY day) AS s FROM orders", ()),
+        ("SELECT id FROM orders ORDER BY day LIMIT 3", ("row_number",)),
+        ("SELECT id FROM orders ORDER BY day, id LIMIT 3", ()),
+        ("SELECT day, tiny FROM orders ORDER BY tiny, day LIMIT 3", ()),
+        ("SELECT o.id FROM orders o JOIN customers c ON c.id = o.customer ORDER BY o.id LIMIT 3", ()),
+        ("SELECT DISTINCT ON (customer) customer, id FROM orders ORDER BY customer", ("row_number",)),
+    ],
+)
+def test_where_rows_are_equal_in_an_order_there_is_a_choice(make: Any, sql: str, choice: tuple[str, ...]) -> None:
+    view = make(sql)
+    assert undetermined(view) == choice
+    assert ("PostgreSQL may choose" in explain(view)) == bool(choice)
