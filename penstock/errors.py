@@ -24,6 +24,7 @@
     │   ├── Busy               another live process holds the lease
     │   └── LeaseLost          this process was replaced; nothing it still does can commit
     ├── StorageFull            a file here could not be written for lack of room (transient)
+    ├── StorageDamaged         a file here is gone, or is not what was written
     ├── NotRetained            the asked frontier can no longer, or not yet, be read
     ├── RefreshError           a refresh could not be computed
     └── PublishError           a Delta table is not as penstock left it
@@ -155,6 +156,10 @@ class StorageFull(PenstockError):
     """A file here could not be written for lack of room."""
 
     transient = True
+
+
+class StorageDamaged(PenstockError):
+    """A file here is gone, or is not what was written."""
 
 
 class NotRetained(PenstockError):

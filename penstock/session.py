@@ -12,8 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from penstock.capture import recovery
 from penstock.capture.home_copy import Progress
-from penstock.catalog import pins, relations, stream_tables
+from penstock.capture.recovery import Recovery
+from penstock.catalog import pins, relations, sources, stream_tables
 from penstock.catalog.stream_tables import Refreshed
 from penstock.config import Settings
 from penstock.cut import Frontier
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.lake.publish import Published
+    from penstock.refresh.backup import Backup
+    from penstock.refresh.maintenance import Maintained
     from penstock.refresh.round import Refresh
     from penstock.refresh.verify import Verification
 
@@ -199,6 +203,31 @@ class Session:
         if repair:
             raise NotYet("verify(repair=True)", hint="Remove the source and add it again.")
         return verify(self.engine, name)
+
+    def maintain(self) -> Maintained:
+        """One step of the changelog's upkeep, as `run` takes them: what nobody needs goes, small segments are put
+        together. No answer changes by it."""
+        return self.engine.maintain()
+
+    def backup(self, folder: str | Path, *, keep_log: bool = False) -> Backup:
+        """Write the catalog and all files it names into a new folder, while everything goes on.
+
+        `keep_log` leaves a slot on each source, so that a restore can replay what came after; it holds back WAL there
+        until the next backup, or `penstock slots forget`.
+        """
+        from penstock.refresh.backup import backup
+
+        return backup(self.home, self.catalog, Path(folder), keep_log=keep_log)
+
+    def recovery(self, source: str) -> Recovery:
+        """Whether a source's slot has passed this home, as after a restore, and the way on."""
+        return recovery.look(sources.get(self.catalog, source))
+
+    def recover(self, source: str, *, progress: Progress | None = None) -> Recovery:
+        """Go that way: replay what a backup kept, or copy the source's tables again. Nothing if nothing is missing."""
+        found = self.recovery(source)
+        self.engine.captures.recover(source, found, progress)
+        return found
 
     # Looking ----------------------------------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ def check_unmoved(slot: str, confirmed: Lsn | None, start: Lsn) -> None:
         raise SlotLost(
             f"slot {slot} stands at {confirmed}, past the position at {start}: somebody else has read from it, and "
             "changes between them cannot be read any more",
-            hint=f"Stop the other consumer. Run `penstock slots recreate` for {slot}; the tables are copied again.",
+            hint=f"Stop the other consumer. Run `penstock slots recover` for {slot}; the tables are copied again.",
         )
 
 

@@ -23,13 +23,14 @@ from penstock.capture.connection import connect, translated
 from penstock.capture.home_copy import HomeCopies, Progress
 from penstock.capture.selection import for_tables
 from penstock.capture.source import PostgresSource
-from penstock.catalog import attempts, copies, relations, sources
+from penstock.catalog import attempts, copies, dropped, relations, sources
 from penstock.catalog.lease import Lease
 from penstock.catalog.store import Catalog
 from penstock.errors import SourceUnreachable
 from penstock.failpoint import hit
 from penstock.lsn import Lsn
 from penstock.relation.home import Home
+from penstock.relation.rotation import ROTATION
 from penstock.relation.segment import Form, Segment, SegmentWriter
 from penstock.zset import is_settled
 
@@ -59,7 +60,7 @@ class Ingest:
         attempts.collect(catalog, home, lease)
         self.source = sources.get(catalog, name)
         copies.forget_retired(catalog, self.source.id)
-        copies.sweep(catalog, home, name)
+        dropped.remove_unread(catalog, home)
         self._waiting: dict[str, list[pa.Table]] = {}
         self._written: dict[str, list[Segment]] = {}
         self._writer = ThreadPoolExecutor(1, "penstock-segments")
@@ -175,7 +176,7 @@ class Ingest:
             return True
         whole = batch is None or batch.complete
         ready = self._copies.ready(self._captured)
-        waited = self._copies.under_way and time.monotonic() - self._committed_at > _PAUSE
+        waited = time.monotonic() - self._committed_at > (_PAUSE if self._copies.under_way else ROTATION.seconds)
         due = here.lsn >= enough or self._rows >= _COMMIT_ROWS or ready or waited
         if whole and here.lsn > self._captured and due:
             self._commit(here, ready)
@@ -232,7 +233,8 @@ class Ingest:
         for table, parts in waiting.items():
             done = self._written.setdefault(table, [])
             writer = SegmentWriter(self._home, self._copies.folder(table), attempt, first=len(done))
-            for rows in self._copies.split(table, pa.concat_tables(parts)):
+            pieces = self._copies.split(table, pa.concat_tables(parts))
+            for rows in (part for piece in pieces for part in ROTATION.parts(piece)):
                 positions = pc.min_max(rows["_lsn"]).as_py()
                 form: Form = "settled" if is_settled(rows) else "raw"
                 done.append(writer.write(rows, positions["min"], positions["max"], form=form))

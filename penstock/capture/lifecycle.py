@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.capture import membership
+from penstock.capture import recovery as recovery_steps
 from penstock.capture.attach import remove as remove_from_server
 from penstock.capture.checks import check
 from penstock.capture.config import SourceConfig
@@ -21,8 +22,9 @@ from penstock.capture.connection import connect
 from penstock.capture.home_copy import Progress
 from penstock.capture.ingest import Ingest
 from penstock.capture.publication import read_publication
+from penstock.capture.recovery import Recovery
 from penstock.capture.selection import Selection
-from penstock.catalog import copies, relations, sources, stream_tables
+from penstock.catalog import copies, dropped, relations, sources, stream_tables
 from penstock.catalog.lease import Lease
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
@@ -217,6 +219,7 @@ class Captures:
                 sources.remove(commit, source.id)
         for folder in (self._home.base(f"tables/{name}"), self._home.changelog(f"tables/{name}")):
             shutil.rmtree(folder, ignore_errors=True)
+        dropped.forget_under(self._catalog, f"changelog/tables/{name}/")
 
     def recreate(self, name: str, progress: Progress | None = None) -> Source:
         """After a lost slot: a new one, and all tables copied again under it, once everything is checked.
@@ -236,6 +239,19 @@ class Captures:
         )
         self.remove(name)
         return self.add(name, source.dsn, source.tables, source.options, progress)
+
+    def recover(self, name: str, recovery: Recovery, progress: Progress | None = None) -> None:
+        """Lead a source whose slot has passed its home on, the way that `recovery.look` found."""
+        source = sources.get(self._catalog, name)
+        if recovery.way == "replay":
+            with self._alone(name):
+                recovery_steps.replay(source, recovery)
+            self.catch_up(name)
+        elif recovery.way == "resync":
+            with self._alone(name) as lease:
+                recovery_steps.renew(source, recovery)
+                membership.copy_all_again(self._catalog, lease, source)
+            self._copy(name, progress)
 
     def _check_unread(self, name: str) -> None:
         readers = stream_tables.readers_of_source(self._catalog, sources.get(self._catalog, name).id)

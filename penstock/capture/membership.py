@@ -22,7 +22,7 @@ from penstock.capture.publication import read_publication, shrink_publication
 from penstock.capture.selection import Selection, for_tables, select
 from penstock.capture.shape_readers import check_readers
 from penstock.capture.slot import read_slot
-from penstock.catalog import copies, relations, sources, stream_tables
+from penstock.catalog import copies, dropped, relations, sources, stream_tables
 from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Relation
 from penstock.catalog.sources import Source
@@ -88,26 +88,39 @@ def apply(home: Home, catalog: Catalog, lease: Lease, source: Source, plan: Memb
         _reduce(connection, source, plan.left_out)
     for relation in gone:
         shutil.rmtree(home.base(relation.folder), ignore_errors=True)
-        shutil.rmtree(home.changelog(relation.folder), ignore_errors=True)
+    dropped.remove_of(catalog, home, [relation.id for relation in gone])
 
 
 def copy_again(catalog: Catalog, lease: Lease, source: Source, table: str) -> None:
     """Take a table out of sight and have it copied anew, with the shape that it has now."""
-    name = _name(catalog, source, table)
-    relation = _relation(catalog, source, name)
+    _copy_again(catalog, lease, source, [_name(catalog, source, table)])
+
+
+def copy_all_again(catalog: Catalog, lease: Lease, source: Source) -> None:
+    """The same for all tables at once: afterwards nothing is needed of the log up to here."""
+    known = {one.table for one in relations.of_source(catalog, source.name)}
+    known |= {one.name for one in copies.pending(catalog, source.id)}
+    _copy_again(catalog, lease, source, sorted(known))
+
+
+def _copy_again(catalog: Catalog, lease: Lease, source: Source, names: Sequence[str]) -> None:
+    replaced = {name: _relation(catalog, source, name) for name in names}
+    config = _config(source, names)
     with connect(source.dsn) as connection:
         _check_slot(connection, source)
-        found = _selected(connection, _config(source, [name]), [name])
+        found = _selected(connection, config, names)
         check_readable(connection, found)
-        check_can_join(_config(source, [name]), found)
-        if relation is not None:
-            forms = choose_forms(connection, found, _config(source, [name]).column_forms)
-            check_readers(catalog, relation.id, forms[name])
+        check_can_join(config, found)
+        forms = choose_forms(connection, found, config.column_forms)
+        for name, relation in replaced.items():
+            if relation is not None:
+                check_readers(catalog, relation.id, forms[name])
         _extend(connection, source, found)
     with catalog.commit(lease, None, "tables") as commit:
-        if relation is not None:
-            copies.retire(commit, relation)
-        copies.add(commit, source.id, name, replaces=relation.id if relation else None)
+        for name, relation in replaced.items():
+            if relation is not None:
+                copies.retire(commit, relation)
+            copies.add(commit, source.id, name, replaces=relation.id if relation else None)
         sources.tell_state(commit, source.id)
 
 

@@ -311,7 +311,8 @@ def check_restorable(
         raise SlotLost(
             f"slot {slot} stands at {status.confirmed_lsn}, past the checkpoint at {state.lsn}: "
             "changes between them cannot be read any more",
-            hint=hint,
+            hint="Either somebody else reads it, who must stop, or the home was put back to an earlier moment. Run "
+            f"`penstock slots recover` for {slot}: it replays if a backup kept the log, or copies the tables again.",
         )
 
 

@@ -15,7 +15,6 @@ from psycopg.rows import DictRow
 
 from penstock.catalog import relations
 from penstock.catalog.store import Catalog, Commit
-from penstock.relation.home import Home
 from penstock.relation.schema import Schema
 from penstock.relation.segment import Segment
 
@@ -117,22 +116,20 @@ def finish_range(commit: Commit, copy_id: int, number: int, lsn: int, written: S
 def record_files(commit: Commit, copy_id: int, kind: Kind, written: Iterable[Segment]) -> None:
     with commit.connection.cursor() as cursor:
         cursor.executemany(
-            "INSERT INTO copy_files (copy_id, kind, attempt_id, round, form, path, rows, bytes, low, high, version) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-            [
-                (copy_id, kind, commit.attempt, commit.round, s.form, s.path, s.rows, s.bytes, s.low, s.high, s.version)
-                for s in written
-            ],
+            "INSERT INTO copy_files (copy_id, kind, attempt_id, round, path, rows, bytes, low, high, version, form, "
+            "first_time, last_time, checksum, ranges) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            [(copy_id, kind, commit.attempt, commit.round, *relations.described(s)) for s in written],
         )
 
 
 def files(catalog: Catalog, copy_id: int, kind: Kind) -> list[Segment]:
     rows = catalog.all(
-        "SELECT path, rows, bytes, low, high, version, form FROM copy_files "
+        "SELECT path, rows, bytes, low, high, version, form, first_time, last_time, checksum, ranges FROM copy_files "
         "WHERE copy_id = %s AND kind = %s ORDER BY id",
         copy_id, kind,
     )  # fmt: skip
-    return [Segment(**row) for row in rows]
+    return [Segment.from_row(row) for row in rows]
 
 
 def unsettled(commit: Commit, copy: Copy) -> bool:
@@ -149,8 +146,10 @@ def complete(commit: Commit, copy: Copy, relation_id: int) -> None:
     """Its rows and the changes after its snapshot become those of the relation; what reads the old one reads this."""
     connection = commit.connection
     connection.execute(
-        "INSERT INTO segments (relation_id, attempt_id, round, form, path, rows, bytes, low, high, version, waiting) "
-        "SELECT %s, attempt_id, round, form, path, rows, bytes, low, high, 1, form = 'raw' FROM copy_files "
+        "INSERT INTO segments (relation_id, attempt_id, round, form, path, rows, bytes, low, high, version, waiting, "
+        "first_time, last_time, checksum, ranges) "
+        "SELECT %s, attempt_id, round, form, path, rows, bytes, low, high, 1, form = 'raw', "
+        "first_time, last_time, checksum, ranges FROM copy_files "
         "WHERE copy_id = %s AND (kind <> 'change' OR low > %s) ORDER BY id",
         (relation_id, copy.id, copy.lsn),
     )
@@ -175,21 +174,3 @@ def forget_retired(catalog: Catalog, source_id: int) -> None:
         "AND NOT EXISTS (SELECT FROM dependencies WHERE input_id = r.id)",
         (source_id,),
     )
-
-
-def sweep(catalog: Catalog, home: Home, source: str) -> int:
-    """Delete files of the source that the catalog does not know; under its lease, so nobody is writing any."""
-    folder = home.changelog(f"tables/{source}")
-    known = {
-        row["path"]
-        for row in catalog.all(
-            "SELECT path FROM segments s JOIN relations r ON r.id = s.relation_id JOIN sources o ON o.id = r.source_id "
-            "WHERE o.name = %s UNION ALL SELECT path FROM copy_files f JOIN copies c ON c.id = f.copy_id "
-            "JOIN sources o ON o.id = c.source_id WHERE o.name = %s",
-            source, source,
-        )
-    }  # fmt: skip
-    unknown = [file for file in folder.glob("**/*.parquet") if home.relative(file) not in known]
-    for file in unknown:
-        file.unlink()
-    return len(unknown)

@@ -10,7 +10,7 @@ from typing import Literal, cast
 from psycopg.rows import DictRow
 
 from penstock.catalog.store import Catalog, Commit
-from penstock.errors import AmbiguousName, NotFound
+from penstock.errors import AmbiguousName, NotFound, NotRetained
 from penstock.relation.schema import Schema
 from penstock.relation.segment import Form, Segment
 
@@ -29,6 +29,7 @@ class Relation:
     version: int
     since: int = 0  # the position from which on it can be read
     source: str | None = None
+    retained: int = -1  # changes up to here may be gone
 
     @property
     def table(self) -> str:
@@ -46,7 +47,7 @@ class Base:
 
 
 _SELECT = """
-    SELECT r.id, r.name, r.kind, r.folder, s.name AS source, v.version, v.schema,
+    SELECT r.id, r.name, r.kind, r.folder, r.retained, s.name AS source, v.version, v.schema,
            (SELECT min(from_position) FROM schema_versions WHERE relation_id = r.id) AS since
     FROM relations r LEFT JOIN sources s ON s.id = r.source_id
     JOIN LATERAL (SELECT version, schema FROM schema_versions WHERE relation_id = r.id ORDER BY version DESC LIMIT 1) v
@@ -58,7 +59,15 @@ _SELECT = """
 def _relation(row: DictRow) -> Relation:
     schema = Schema.from_json(json.dumps(row["schema"]))
     return Relation(
-        row["id"], row["name"], row["kind"], row["folder"], schema, row["version"], row["since"], row["source"]
+        row["id"],
+        row["name"],
+        row["kind"],
+        row["folder"],
+        schema,
+        row["version"],
+        row["since"],
+        row["source"],
+        row["retained"],
     )
 
 
@@ -129,21 +138,37 @@ def record_segments(commit: Commit, relation_id: int, segments: Iterable[Segment
     by = (relation_id, commit.attempt, commit.round)
     with commit.connection.cursor() as cursor:
         cursor.executemany(
-            "INSERT INTO segments "
-            "(relation_id, attempt_id, round, form, path, rows, bytes, low, high, version, waiting) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-            [(*by, s.form, s.path, s.rows, s.bytes, s.low, s.high, s.version, s.form == "raw") for s in segments],
+            "INSERT INTO segments (relation_id, attempt_id, round, waiting, path, rows, bytes, low, high, version, "
+            "form, first_time, last_time, checksum, ranges) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            [(*by, s.form == "raw", *described(s)) for s in segments],
         )
 
 
+def described(s: Segment) -> tuple[object, ...]:
+    """A segment's own columns, in the order in which they are read."""
+    times = (s.first_time, s.last_time)
+    return s.path, s.rows, s.bytes, s.low, s.high, s.version, s.form, *times, s.checksum, json.dumps(s.ranges)
+
+
 def segments(catalog: Catalog, relation_id: int, after: int, until: int, *, form: Form = "settled") -> list[Segment]:
-    """Segments that hold rows of the range (after, until], oldest first."""
+    """Segments that hold rows of the range (after, until], oldest first. Raises if some may be gone."""
     rows = catalog.all(
-        "SELECT path, rows, bytes, low, high, version, form FROM segments "
-        "WHERE relation_id = %s AND form = %s AND high > %s AND low <= %s ORDER BY high, id",
-        relation_id, form, after, until,
+        "SELECT r.name, r.retained, s.path, s.rows, s.bytes, s.low, s.high, s.version, s.form, s.first_time, "
+        "s.last_time, s.checksum, s.ranges FROM relations r LEFT JOIN segments s "
+        "ON s.relation_id = r.id AND s.form = %s AND s.high > %s AND s.low <= %s WHERE r.id = %s ORDER BY s.high, s.id",
+        form, after, until, relation_id,
     )  # fmt: skip
-    return [Segment(**row) for row in rows]
+    if rows and after < min(rows[0]["retained"], until):
+        raise NotRetained(
+            f"changes of {rows[0]['name']} up to {rows[0]['retained']} are not kept any more; asked for from {after}",
+            hint="Read it at a later frontier. A pin, or a longer changelog_retention, keeps what you need.",
+        )
+    return [
+        Segment.from_row({name: value for name, value in row.items() if name not in ("name", "retained")})
+        for row in rows
+        if row["path"] is not None
+    ]
 
 
 def bases(catalog: Catalog, relation_id: int) -> list[Base]:
@@ -166,13 +191,14 @@ def record_base(commit: Commit, relation_id: int, base: Base) -> None:
 def raw_groups(catalog: Catalog, relation_id: int, until: int) -> list[list[Segment]]:
     """Captured segments that wait for settling, those of one commit together, oldest first."""
     rows = catalog.all(
-        "SELECT round, path, rows, bytes, low, high, version, form FROM segments "
+        "SELECT round, path, rows, bytes, low, high, version, form, first_time, last_time, checksum, ranges "
+        "FROM segments "
         "WHERE relation_id = %s AND waiting AND high <= %s ORDER BY round, id",
         relation_id, until,
     )  # fmt: skip
     groups: dict[int, list[Segment]] = {}
     for row in rows:
-        groups.setdefault(row.pop("round"), []).append(Segment(**row))
+        groups.setdefault(row.pop("round"), []).append(Segment.from_row(row))
     return list(groups.values())
 
 
@@ -187,7 +213,7 @@ def waiting(catalog: Catalog, source_id: int) -> bool:
 
 
 def settled(commit: Commit, relation_id: int, until: int) -> None:
-    """What waited up to `until` is settled."""
+    """What waited up to `until` is settled: nobody reads it as it was captured any more."""
     commit.connection.execute(
-        "UPDATE segments SET waiting = false WHERE relation_id = %s AND waiting AND high <= %s", (relation_id, until)
+        "DELETE FROM segments WHERE relation_id = %s AND waiting AND high <= %s", (relation_id, until)
     )

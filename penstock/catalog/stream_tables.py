@@ -167,8 +167,9 @@ def readers_of_source(catalog: Catalog, source_id: int) -> list[str]:
 def row_count(catalog: Catalog, relation_id: int) -> int:
     """Rows of the view now: what refreshes put in less what they took out."""
     row = catalog.one(
-        "SELECT coalesce(sum(inserted - deleted), 0)::bigint AS rows FROM refresh_history "
-        "WHERE relation_id = %s AND error IS NULL",
+        "SELECT rows_before + (SELECT coalesce(sum(inserted - deleted), 0) FROM refresh_history "
+        "WHERE relation_id = t.relation_id AND error IS NULL)::bigint AS rows "
+        "FROM stream_tables t WHERE relation_id = %s",
         relation_id,
     )
     return cast(int, cast(DictRow, row)["rows"])

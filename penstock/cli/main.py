@@ -16,7 +16,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from penstock.cli import (
+    backup,
     bench,
+    changelog,
     dag,
     demo,
     doctor,
@@ -47,7 +49,7 @@ app = typer.Typer(
 )
 _START = (demo, init, source, doctor)
 _WORK = (run, status, query, refresh, publish, verify)
-_LOOK = (plan, explain, dag, slots, bench)
+_LOOK = (plan, explain, dag, slots, changelog, backup, bench)
 for command in (*_START, *_WORK, *_LOOK):
     command.register(app)
 

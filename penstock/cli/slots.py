@@ -171,6 +171,45 @@ def recreate(
     out().print(f"Source {name} is captured again up to {made.captured}, with slot {made.slot}.")
 
 
+@group.command("recover")
+def recover(
+    name: Annotated[str, typer.Argument(help="The source that was put back to an earlier moment, or its slot.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    home: HomeOption = DEFAULT_HOME,
+    catalog: CatalogOption = None,
+) -> None:
+    """Lead a source on whose slot has passed this home, as after a restore. Stream tables stay.
+
+    What a backup kept with --keep-log is replayed. Otherwise the source's tables are copied again, after a question.
+    """
+    with opened(home, catalog) as session:
+        name = next((one.name for one in session.status().sources if one.slot == name), name)
+        found = session.recovery(name)
+        out().print(str(found), soft_wrap=True)
+        if found.way == "none":
+            return
+        if found.way == "resync" and not yes:
+            typer.confirm(f"Copy all tables of {name} again?", abort=True)
+        session.recover(name)
+        made = next(one for one in session.status().sources if one.name == name)
+    out().print(f"Source {name} is captured again up to {made.captured}.")
+
+
+@group.command("forget")
+def forget(
+    name: Annotated[str, typer.Argument(help="The source.")],
+    home: HomeOption = DEFAULT_HOME,
+    catalog: CatalogOption = None,
+) -> None:
+    """Drop the slot that `penstock backup --keep-log` left on a source's server, and so release the WAL it holds."""
+    from penstock.capture import recovery
+    from penstock.catalog import sources
+
+    with opened(home, catalog) as session:
+        there = recovery.forget_kept(sources.get(session.catalog, name))
+    out().print(f"The log of {name} is not kept any more." if there else f"No log of {name} was kept.")
+
+
 def _recreate(owner: SourceStatus | None) -> str:
     return f"`penstock slots recreate {owner.name}` copies its tables again." if owner else ""
 

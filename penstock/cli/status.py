@@ -38,6 +38,9 @@ def status(
             console.print(f"[red]![/] {source.name}: {escape(one_line(source.problem))}")
     console.print()
     console.print(stream_tables(found))
+    console.print(changelog(found))
+    for alert in found.alerts:
+        console.print(f"[red]![/] {escape(alert.message)}\n  [dim]{escape(alert.hint)}[/]", soft_wrap=True)
     if not found.sources:
         console.print("\nAdd a database with [bold]penstock source add NAME DSN[/].")
 
@@ -48,6 +51,13 @@ def as_dict(found: Status) -> dict[str, Any]:
     for source in value["sources"]:
         source["dsn"] = without_password(source["dsn"])
     return value
+
+
+def changelog(found: Status) -> str:
+    """One line."""
+    one = found.changelog
+    waiting = f", and {size(one.dropped_bytes)} that wait to be removed" if one.dropped_files else ""
+    return f"\nChangelog: {size(one.bytes)} in {one.segments:,} segments, {one.rows:,} rows{waiting}"
 
 
 def sources(found: Status) -> Table:

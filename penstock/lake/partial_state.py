@@ -13,12 +13,9 @@ import pyarrow.compute as pc
 
 from penstock.catalog.relations import Relation
 from penstock.lake.base_files import BaseFiles, among_any
-from penstock.lake.reader import SMALL, Reader
+from penstock.lake.reader import SCANNED, SMALL, Reader
 from penstock.relation.segment import rows_with_weight
 from penstock.zset import WEIGHT
-
-# Beyond so many rows of the base, Spark's parallel scan is worth its fixed cost; see docs/benchmarks.md.
-SCANNED = 10_000_000
 
 
 def partial_state(

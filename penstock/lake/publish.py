@@ -24,6 +24,7 @@ from penstock.errors import PublishError
 from penstock.failpoint import hit
 from penstock.lake import delta_log
 from penstock.lake.delta_log import Stamp
+from penstock.lake.other_history import check_known
 from penstock.lake.reader import Reader, expand, net, quoted, same
 from penstock.lake.session import adopt
 from penstock.zset import WEIGHT
@@ -90,6 +91,7 @@ def _recovered(reader: Reader, lease: Lease, relation: Relation) -> Base | None:
         return None
     if found.version == since:
         return base
+    check_known(reader.catalog, relation, found.stamp)
     rows = (base.rows if base else 0) + _net_rows(reader, relation, base, found.stamp.position)
     adopted = Base(found.stamp.position, found.version, rows)
     _record(reader, lease, relation, adopted)

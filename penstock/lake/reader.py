@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache, lru_cache, reduce
 from typing import cast
 
@@ -26,13 +27,16 @@ from penstock.catalog.store import Catalog
 from penstock.lake.base_files import BaseFiles, base_files
 from penstock.lake.net_changes import NetChanges
 from penstock.lake.session import small_queries
-from penstock.relation import segment
+from penstock.relation import key_lookup, segment
 from penstock.relation.home import Home
 from penstock.relation.segment import Segment
 from penstock.zset import WEIGHT, among, consolidate
 
 # Changes up to this many rows travel through Arrow into the plan itself; more are read from their files by Spark.
 SMALL = 50_000
+
+# Beyond so many rows to look through, Spark's parallel scan is worth its fixed cost; see docs/benchmarks.md.
+SCANNED = 10_000_000
 
 # Where the segments of a round that is being computed are: after everything committed.
 PENDING = 1 << 62
@@ -96,11 +100,13 @@ class Reader:
         found = self.segments(relation, after, until)
         if sum(one.rows for one in found) <= SMALL:
             return self.frame(self.changes_arrow(relation, after, until, columns), relation, columns)
-        lsn = ", _lsn bigint" if relation.kind == "table" else ""
+        # Of a stream table only segments that were put together have positions of their own.
+        lsn = ", _lsn bigint" if relation.kind == "table" or any(one.low != one.high for one in found) else ""
         paths = [str(self.home.path(one.path)) for one in found]
         frame = self.spark().read.schema(ddl(relation, columns) + lsn).parquet(*paths)
         if lsn:
-            frame = frame.where((F.col("_lsn") > after) & (F.col("_lsn") <= until))
+            inside = (F.col("_lsn") > after) & (F.col("_lsn") <= until)
+            frame = frame.where(inside if relation.kind == "table" else inside | F.col("_lsn").isNull())
         return frame.select(*map(quoted, columns), WEIGHT)
 
     def frame(self, rows: pa.Table, relation: Relation, columns: Sequence[str]) -> DataFrame:
@@ -186,23 +192,39 @@ class Reader:
         return total.take(pa.array(np.repeat(np.arange(total.num_rows), copies))).select(names)
 
     def lookup(self, relation: Relation, keys: pa.Table, position: int) -> pa.Table:
-        """The rows of `keys` at `position`, without Spark: newest change first, then the base."""
+        """The rows of `keys` at `position`: newest change first, then the base; without Spark unless that is large."""
         names, key = list(relation.schema.names), list(relation.schema.key)
         base = self.base(relation)
         since = base.position if base else -1
         schema = pa.schema([*relation.schema.arrow(), pa.field(WEIGHT, pa.int64())])
-        changed = segment.read(
-            self.home, self.segments(relation, since, position), schema, after=since, until=position
-        ).cast(schema)
         wanted = keys.cast(relation.schema.arrow(key))
-        latest = consolidate(changed.filter(among(changed.select(key), wanted)), names)
+        changed = self.segments(relation, since, position)
+        latest = consolidate(key_lookup.find(self.home, changed, schema, wanted, after=since, until=position), names)
         found = latest.filter(pc.greater(latest[WEIGHT], 0)).select(names)
         # A key with changes left after netting is here, or gone; any other is as the base has it.
         left = wanted.filter(pc.invert(among(wanted, latest.select(key))))
         if base is None or not left.num_rows:
             return found
         there = self.base_files(relation, base)
+        if there.may_match([left]) > SCANNED:
+            return pa.concat_tables([found, self._lookup_on_spark(relation, base, left)])
         return pa.concat_tables([found, there.lookup(left, relation.schema.arrow())])
+
+    def _lookup_on_spark(self, relation: Relation, base: Base, keys: pa.Table) -> pa.Table:
+        """The rows of `keys` in the base, where a parallel scan is worth its fixed cost: files are skipped by the range
+        of the first key column, and the keys go to every task."""
+        rows = self.base_rows(relation, base).select(*map(quoted, relation.schema.names))
+        first = relation.schema.key[0]
+        bounds = pc.min_max(keys[first]).as_py()
+        if (
+            pa.types.is_integer(keys.schema.field(first).type)
+            and bounds["min"] is not None
+            and not keys[first].null_count
+        ):
+            rows = rows.where(F.col(quoted(first)).between(bounds["min"], bounds["max"]))
+        wanted = self.spark().createDataFrame(keys.combine_chunks())
+        found = rows.join(F.broadcast(wanted), same(rows, wanted, relation.schema.key), "left_semi")
+        return found.toArrow().cast(relation.schema.arrow())
 
 
 def _weighted(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
@@ -259,5 +281,6 @@ def _merge_by_row(plain: DataFrame, changed: DataFrame, relation: Relation) -> D
 
 
 def at_round(found: Sequence[Segment], number: int) -> list[Segment]:
-    """Segments of a round whose number is known only now."""
-    return [replace(one, low=number, high=number) for one in found]
+    """Segments of a round whose number, and time, are known only now."""
+    now = datetime.now(UTC)
+    return [replace(one, low=number, high=number, first_time=now, last_time=now) for one in found]

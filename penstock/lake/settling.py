@@ -1,10 +1,15 @@
 """The settle step of a source: raw segments up to the captured cut become settled ones, in one commit for all tables.
 
-Each commit of capture is settled as a unit against the state just before it, which includes what was settled before it
-in the same step. Readers see the source's new cut only when all its tables are there.
+Each commit of capture is settled as a unit (a very large one in parts) against the state just before it, which includes
+what was settled before it in the same step. Readers see the source's new cut only when all its tables are there.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.catalog import relations, sources
 from penstock.catalog.lease import Lease
@@ -15,7 +20,10 @@ from penstock.lake.reader import Reader
 from penstock.lake.settle import settle
 from penstock.lsn import Lsn
 from penstock.relation import segment
+from penstock.relation.rotation import ROTATION
 from penstock.relation.segment import Segment, SegmentWriter
+
+_CHUNK = 2_000_000  # rows of one table that are settled in memory at a time
 
 
 def settle_source(reader: Reader, catalog: Catalog, lease: Lease, name: str) -> Lsn:
@@ -42,9 +50,7 @@ def settle_source(reader: Reader, catalog: Catalog, lease: Lease, name: str) -> 
 def _settle_table(reader: Reader, relation: Relation, attempt: int, until: int) -> list[Segment]:
     writer = SegmentWriter(reader.home, relation.folder, attempt)
     done: list[Segment] = []
-    for group in relations.raw_groups(reader.catalog, relation.id, until):
-        raw = segment.read(reader.home, group, relation.schema.arrow_raw())
-        before = min(one.low for one in group) - 1
+    for raw, before in _chunks(reader, relation, until):
         there = reader.beside({relation.id: done})
         rows = settle(
             raw,
@@ -52,5 +58,30 @@ def _settle_table(reader: Reader, relation: Relation, attempt: int, until: int) 
             lambda keys, there=there, before=before: there.lookup(relation, keys, before),  # type: ignore[misc]
             lambda there=there, before=before: there.rows_arrow(relation, before),  # type: ignore[misc]
         )
-        done.append(writer.write(rows, min(s.low for s in group), max(s.high for s in group)))
+        for part in ROTATION.parts(rows) if rows.num_rows else ():
+            positions = pc.min_max(part["_lsn"]).as_py()
+            done.append(writer.write(part, positions["min"], positions["max"]))
     return done
+
+
+def _chunks(reader: Reader, relation: Relation, until: int) -> Iterator[tuple[pa.Table, int]]:
+    """What waits, in order, a bounded number of rows at a time, each with the position before it.
+
+    A commit of capture is taken whole where it fits. One that does not is taken file by file; a transaction may then
+    begin in one chunk and go on in the next, so what is before the latter includes the position it begins at.
+    """
+    for group in relations.raw_groups(reader.catalog, relation.id, until):
+        for number, files in enumerate(_bounded(group)):
+            raw = segment.read(reader.home, files, relation.schema.arrow_raw())
+            low = min(one.low for one in files)
+            yield raw, low if number else low - 1
+
+
+def _bounded(group: Sequence[Segment]) -> Iterator[list[Segment]]:
+    files: list[Segment] = []
+    for one in group:
+        if files and sum(other.rows for other in files) + one.rows > _CHUNK:
+            yield files
+            files = []
+        files.append(one)
+    yield files

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 
-from penstock.catalog import relations, stream_tables
+from penstock.catalog import dropped, relations, stream_tables
 from penstock.catalog.relations import Relation
 from penstock.catalog.store import Catalog
 from penstock.catalog.stream_tables import StreamTable
@@ -69,9 +69,9 @@ def drop(catalog: Catalog, home: Home, name: str) -> None:
     if readers:
         raise ConfigError(f"stream table {name!r} is read by {', '.join(readers)}", hint="Drop those first.")
     relation: Relation = relations.find(catalog, name)
-    folders = [one.folder for one in (relation, *relations.states_of(catalog, relation))]
+    gone = [relation, *relations.states_of(catalog, relation)]
     with catalog.lease(LEASE) as lease, catalog.commit(lease, None, "drop") as commit:
         stream_tables.remove(commit, found.relation_id)
-    for folder in folders:
-        shutil.rmtree(home.base(folder), ignore_errors=True)
-        shutil.rmtree(home.changelog(folder), ignore_errors=True)
+    for one in gone:
+        shutil.rmtree(home.base(one.folder), ignore_errors=True)
+    dropped.remove_of(catalog, home, [one.id for one in gone])

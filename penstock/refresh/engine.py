@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.lake.publish import Published
     from penstock.lake.reader import Reader
+    from penstock.refresh.maintenance import Maintained
     from penstock.refresh.plans import Plans
     from penstock.refresh.round import Refresh
 
@@ -90,6 +91,13 @@ class Engine:
                 raise ConfigError(f"stream table {name!r} was never refreshed", hint=f"Call refresh({name!r}) first.")
             frontier = table.frontier if at is None else at.only(table.frontier)
         return relation, position_at(self.catalog, relation, frontier), frontier
+
+    def maintain(self, *, least: int | None = None, sweep: bool = True) -> Maintained:
+        """One step of the changelog's upkeep."""
+        from penstock.refresh import maintenance
+
+        enough = maintenance.LEAST if least is None else least
+        return maintenance.maintain(self.home, self.catalog, self.settings, least=enough, sweep=sweep)
 
     def publish(self, name: str) -> Published:
         """Bring a relation's Delta table to its newest position, and what a view's operators remember with it."""

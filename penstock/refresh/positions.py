@@ -49,7 +49,15 @@ def position_at(catalog: Catalog, relation: Relation, frontier: Frontier) -> int
                 f"{relation.name} is readable from {Lsn(relation.since)} on, not at {cut}",
                 hint="Its rows were copied at that point; what was before is not known here.",
             )
+        _check_retained(relation, int(cut), f"at {cut}")
         return int(cut)
+    found = reached(catalog, relation, frontier)
+    _check_retained(relation, found, f"at {frontier}")
+    return found
+
+
+def reached(catalog: Catalog, relation: Relation, frontier: Frontier) -> int:
+    """The round in which a stream table was at a frontier, whether or not its changes since are kept."""
     found = stream_tables.round_at(catalog, relation.id, frontier)
     if found is None:
         raise NotRetained(
@@ -57,3 +65,11 @@ def position_at(catalog: Catalog, relation: Relation, frontier: Frontier) -> int
             hint=f"Call refresh({relation.name!r}, to=…) with that frontier, or read it at one of its own: history().",
         )
     return found
+
+
+def _check_retained(relation: Relation, position: int, asked: str) -> None:
+    if position < relation.retained:
+        raise NotRetained(
+            f"{relation.name} cannot be read {asked} any more: the changes since are not kept",
+            hint="Read it at a later frontier. A pin, or a longer changelog_retention, keeps what you need.",
+        )

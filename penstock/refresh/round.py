@@ -24,7 +24,7 @@ from penstock.refresh.compute import Input, Stored
 from penstock.refresh.dag import upstream_first
 from penstock.refresh.decision import Action, Decision, Mode, Situation, decide
 from penstock.refresh.plans import Plans
-from penstock.refresh.positions import position_at, readable, sources_of
+from penstock.refresh.positions import position_at, reached, readable, sources_of
 from penstock.relation.segment import Segment, SegmentWriter
 
 LEASE = "stream tables"
@@ -120,12 +120,16 @@ class Round:
             )
         reader = self._reader.beside(self._pending)
         inputs = [self._input(self._known[one], before, target) for one in table.inputs]
-        changed = sum(reader.changed_rows(one.relation, one.before, one.after) for one in inputs) if before else 0
         mode = Mode(table.mode)
         anew = [one.relation.name for one in inputs if before and one.before < one.relation.since]
         if anew and before != target:
             reason = f"{', '.join(anew)} was copied again"
             return self._compute(reader, table, inputs, Decision(Action.REINITIALIZE, reason))
+        lost = [one.relation.name for one in inputs if before and one.before < one.relation.retained]
+        if lost and before != target:
+            reason = f"changes of {', '.join(lost)} were dropped at the changelog's limit"
+            return self._compute(reader, table, inputs, Decision(Action.REINITIALIZE, reason))
+        changed = sum(reader.changed_rows(one.relation, one.before, one.after) for one in inputs) if before else 0
         total = sum(compute.size(reader, one.relation) for one in inputs) if changed and mode is Mode.AUTO else 0
         decision = decide(Situation(mode, before, target, changed, total))
         if decision.action is Action.NO_DATA:
@@ -137,7 +141,7 @@ class Round:
             source = str(relation.source)
             return Input(relation, before[source] if before else -1, position_at(self._catalog, relation, target))
         sources = sources_of(relation.id, self._known, self._tables)
-        old = -1 if before is None else position_at(self._catalog, relation, before.only(sources))
+        old = -1 if before is None else reached(self._catalog, relation, before.only(sources))
         if relation.id in self._pending:
             return Input(relation, old, PENDING)
         now = self._tables[relation.id].round  # brought to the target in this round, without changes

@@ -1,5 +1,7 @@
 """`run()`: capture all the time, refresh what is due in one round at one frontier, publish at a slower pace.
 
+The changelog's upkeep goes on beside it, in a thread of its own.
+
 An error that may pass (its class says so) is waited out with growing pauses; any other ends the run.
 """
 
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING
 from penstock.catalog import relations, stream_tables
 from penstock.errors import PenstockError
 from penstock.refresh.schedule import Schedule
+from penstock.refresh.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from penstock.refresh.engine import Engine
@@ -25,11 +28,21 @@ _LONGEST_PAUSE = 30.0
 
 def run(engine: Engine, stop: threading.Event) -> None:
     stop.clear()
+    upkeep = Upkeep(engine)
+    try:
+        _loop(engine, stop, upkeep)
+    finally:
+        upkeep.end()
+    upkeep.check()
+
+
+def _loop(engine: Engine, stop: threading.Event, upkeep: Upkeep) -> None:
     due: dict[str, float] = {}
     published: dict[str, float] = {}
     pause = _TICK
     while not stop.is_set():
         try:
+            upkeep.step()
             _tick(engine, due, published)
             pause = _TICK
         except PenstockError as error:

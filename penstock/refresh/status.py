@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 
 from penstock.capture.connection import connect
 from penstock.capture.slot import read_slot
-from penstock.catalog import relations, sources, stream_tables
+from penstock.catalog import alerts, changelog, relations, sources, stream_tables
+from penstock.catalog.alerts import Alert
+from penstock.catalog.changelog import Size
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
 from penstock.catalog.stream_tables import StreamTable
@@ -49,12 +51,16 @@ class StreamTableStatus:
 class Status:
     sources: tuple[SourceStatus, ...]
     stream_tables: tuple[StreamTableStatus, ...]
+    changelog: Size
+    alerts: tuple[Alert, ...]
 
 
 def status(catalog: Catalog) -> Status:
     return Status(
         tuple(_source(catalog, source) for source in sources.every(catalog)),
         tuple(_stream_table(catalog, table) for table in stream_tables.every(catalog)),
+        changelog.size(catalog),
+        tuple(alerts.now(catalog)),
     )
 
 

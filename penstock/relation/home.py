@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from penstock.errors import ConfigError
@@ -33,14 +36,41 @@ class Home:
         """The Delta table of a relation, by its folder (`tables/shop/public/orders`, `views/revenue`)."""
         return self.root / folder
 
-    def changelog(self, folder: str) -> Path:
-        return self.root / "changelog" / folder
+    def changelog(self, group: str = "") -> Path:
+        return self.root / "changelog" / group
+
+    def segments(self, folder: str, at: datetime) -> Path:
+        """Where segments written at a moment are: by group (a source's tables, or all stream tables), then by hour."""
+        return self.changelog(group_of(folder)) / f"{at:%Y/%m/%d/%H}"
 
     def path(self, relative: str) -> Path:
         return self.root / relative
 
     def relative(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
+
+
+def group_of(folder: str) -> str:
+    """
+    >>> group_of("tables/shop/public/orders"), group_of("views/revenue"), group_of("states/revenue/sum")
+    ('tables/shop', 'views', 'states')
+    """
+    parts = folder.split("/")
+    return "/".join(parts[:2]) if parts[0] == "tables" else parts[0]
+
+
+def stem_of(folder: str) -> str:
+    """A relation's name as the beginning of a file's: without what Spark takes for a pattern, a partition or hidden.
+
+    >>> stem_of("tables/shop/public/orders"), stem_of("views/_x"), stem_of("tables/shop/public/a=[b]")
+    ('public.orders', '%5Fx', 'public.a%3D%5Bb%5D')
+    """
+    name = folder[len(group_of(folder)) + 1 :].replace("/", ".")
+    stem = re.sub(r"[^\w.%-]", lambda found: f"%{ord(found[0]):02X}", name)
+    stem = re.sub(r"^[._]", lambda found: f"%{ord(found[0]):02X}", stem)
+    if len(stem.encode()) <= 150:
+        return stem
+    return f"{stem[:40]}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def folder_name(name: str) -> str:

@@ -1,23 +1,36 @@
 """Segments: Parquet files of weighted rows, each written once, fsynced with its folder, and never changed.
 
 A segment's name carries its attempt, so a file of an attempt that never committed can be told apart and collected. A
-position is an LSN for a source table (each row has its own, `_lsn`) and a round for a view (one for the whole file).
+position is an LSN for a source table (each row has its own, `_lsn`) and a round for a view (one for the whole file, or,
+where several were put together, `_lsn` as well). Beside each file is one that describes it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.relation.home import Home
+from penstock.errors import StorageDamaged
+from penstock.relation.description import (
+    Ranges,
+    checksum_of,
+    described,
+    file_checksum,
+    positions_of,
+    ranges_of,
+    times_of,
+)
+from penstock.relation.home import Home, stem_of
+from penstock.relation.rotation import ROTATION, Rotation
 from penstock.relation.schema import Schema
 from penstock.relation.storage import writing
 from penstock.zset import RAW_FIELDS
@@ -30,7 +43,7 @@ _REPEATED = [field.name for field in RAW_FIELDS if field.name != "_seq"]
 
 @dataclass(frozen=True)
 class Segment:
-    """A file of changes with the positions of its first and last row."""
+    """A file of changes with the positions of its first and last row, and what readers may skip it by."""
 
     path: str
     rows: int
@@ -39,6 +52,15 @@ class Segment:
     high: int
     version: int = 1
     form: Form = "settled"
+    first_time: datetime | None = None  # of its commits
+    last_time: datetime | None = None
+    checksum: str | None = None  # unknown for files from before there were any
+    ranges: Ranges = field(default_factory=dict, hash=False)  # of integer columns
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Segment:
+        """As the catalog holds it."""
+        return cls(**{**row, "ranges": {name: (low, high) for name, (low, high) in row["ranges"].items()}})
 
 
 class SegmentWriter:
@@ -46,21 +68,28 @@ class SegmentWriter:
 
     def __init__(self, home: Home, folder: str, attempt: int, *, first: int = 0) -> None:
         self._home = home
-        self._folder = home.changelog(folder)
+        self._folder = folder
         self._attempt = attempt
         self._count = first
 
     def write(self, rows: pa.Table, low: int, high: int, *, version: int = 1, form: Form = "settled") -> Segment:
         path = self.next_path()
+        footers: list[pq.FileMetaData] = []
+        sink = pa.BufferOutputStream()
+        pq.write_table(
+            rows, sink, compression="zstd", row_group_size=_ROW_GROUP, use_dictionary=_REPEATED,
+            metadata_collector=footers,
+        )  # fmt: skip
+        content = memoryview(sink.getvalue())
         with writing(path):
-            pq.write_table(rows, path, compression="zstd", row_group_size=_ROW_GROUP, use_dictionary=_REPEATED)
-            sync(path)
-        return Segment(self._home.relative(path), rows.num_rows, path.stat().st_size, low, high, version, form)
+            path.write_bytes(content)
+        return self._described(path, footers[0], checksum_of(content), low, high, version, form)
 
     def next_path(self) -> Path:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        folder = self._home.segments(self._folder, datetime.now(UTC))
+        _make_durable(folder, self._home.changelog())
         self._count += 1
-        return self._folder / f"a{self._attempt:08d}-{self._count:04d}.parquet"
+        return folder / f"{stem_of(self._folder)}_a{self._attempt:08d}-{self._count:04d}.parquet"
 
     def adopt(self, files: Iterable[Path], position: int, *, version: int = 1) -> list[Segment]:
         """Take over finished Parquet files that Spark wrote on the same file system."""
@@ -68,54 +97,120 @@ class SegmentWriter:
         for file in files:
             path = self.next_path()
             file.rename(path)
-            sync(path)
-            rows = pq.read_metadata(path).num_rows
-            adopted.append(Segment(self._home.relative(path), rows, path.stat().st_size, position, position, version))
+            footer = pq.read_metadata(path)
+            checksum = file_checksum(path)
+            adopted.append(self._described(path, footer, checksum, position, position, version, "settled"))
         return adopted
+
+    def file(self, schema: pa.Schema, *, compression: str = "zstd", rotation: Rotation = ROTATION) -> SegmentFile:
+        """Segments that are written part by part."""
+        return SegmentFile(self, schema, compression, rotation)
+
+    def finished(self, path: Path, footer: pq.FileMetaData, low: int, high: int, version: int) -> Segment:
+        """A file that was written in parts is whole: make it durable."""
+        return self._described(path, footer, file_checksum(path), low, high, version, "settled")
+
+    def _described(
+        self, path: Path, footer: pq.FileMetaData, checksum: str, low: int, high: int, version: int, form: Form
+    ) -> Segment:
+        """Write the file beside it, and make both durable together."""
+        first, last = times_of(footer)
+        ranges, size = ranges_of(footer), path.stat().st_size
+        positions = (low, high) if self._folder.startswith("tables/") else None
+        text = described(self._folder, form, footer.num_rows, size, positions, (first, last), version, checksum, ranges)
+        beside = description_path(path)
+        with writing(path):
+            beside.write_text(text)
+            sync(path, beside)
+        relative = self._home.relative(path)
+        return Segment(relative, footer.num_rows, size, low, high, version, form, first, last, checksum, ranges)
 
 
 class SegmentFile:
-    """A settled segment that is written part by part, so that it need not fit into memory."""
+    """Settled segments that are written part by part, so that they need not fit into memory: a file at a time."""
 
-    def __init__(self, home: Home, path: Path, schema: pa.Schema) -> None:
-        self._home = home
-        self._path = path
+    def __init__(self, writer: SegmentWriter, schema: pa.Schema, compression: str, rotation: Rotation) -> None:
+        self._writer = writer
         self._schema = schema
-        with writing(path):
-            # Copies wait for the compressor: snappy takes a third of the time of zstd, for twice the room.
-            self._writer = pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=_REPEATED)
-        self.rows = 0
+        self._compression = compression
+        self._rotation = rotation
+        self._file: pq.ParquetWriter | None = None
+        self._path = Path()
+        self._rows = 0
+        self._done: list[tuple[Path, pq.FileMetaData]] = []
 
     def write(self, rows: pa.Table) -> None:
+        if not rows.num_rows:
+            return
+        if self._file is None:
+            self._path, self._rows = self._writer.next_path(), 0
+            with writing(self._path):
+                self._file = pq.ParquetWriter(
+                    self._path, self._schema, compression=self._compression, use_dictionary=_REPEATED
+                )
         with writing(self._path):
-            self._writer.write_table(rows.select(self._schema.names).cast(self._schema), row_group_size=_ROW_GROUP)
-        self.rows += rows.num_rows
+            self._file.write_table(rows.select(self._schema.names).cast(self._schema), row_group_size=_ROW_GROUP)
+        self._rows += rows.num_rows
+        if self._rotation.full(self._rows, self._path.stat().st_size):
+            self._end()
 
-    def finish(self, position: int) -> list[Segment]:
-        """Make it durable, all its rows being of one position; one without rows does not stay."""
-        with writing(self._path):
-            self._writer.close()
-        if not self.rows:
-            self._path.unlink()
-            return []
-        sync(self._path)
-        size = self._path.stat().st_size
-        return [Segment(self._home.relative(self._path), self.rows, size, position, position)]
+    def _end(self) -> None:
+        if self._file is not None:
+            with writing(self._path):
+                self._file.close()
+            self._file = None
+            self._done.append((self._path, pq.read_metadata(self._path)))
+
+    def finish(self, position: int | None, *, version: int = 1) -> list[Segment]:
+        """Make what was written durable; without rows there is no file. None: each row has its own position."""
+        self._end()
+        positions = [positions_of(footer) if position is None else (position, position) for _, footer in self._done]
+        return [
+            self._writer.finished(path, footer, low, high, version)
+            for (path, footer), (low, high) in zip(self._done, positions, strict=True)
+        ]
 
     def abandon(self) -> None:
-        with suppress(OSError):  # the footer of a file that goes anyway may not fit either
-            self._writer.close()
-        self._path.unlink(missing_ok=True)
+        if self._file is not None:
+            with suppress(OSError):  # the footer of a file that goes anyway may not fit either
+                self._file.close()
+            self._path.unlink(missing_ok=True)
+        for path, _ in self._done:
+            remove(path)
 
 
-def sync(path: Path) -> None:
-    """Make a file and its name durable."""
-    for target in (path, path.parent):
+def description_path(path: Path) -> Path:
+    return path.with_suffix(".json")
+
+
+def remove(path: Path) -> None:
+    """A segment and what describes it; it may be gone already."""
+    path.unlink(missing_ok=True)
+    description_path(path).unlink(missing_ok=True)
+
+
+def sync(*files: Path) -> None:
+    """Make files of one folder and their names durable."""
+    for target in (*files, files[0].parent):
         descriptor = os.open(target, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+_durable: set[Path] = set()
+
+
+def _make_durable(folder: Path, root: Path) -> None:
+    """The folder exists, and so it does after a crash: with a new one, all above it up to `root` are synced."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if folder not in _durable:
+        for above in folder.parents:
+            sync(above)
+            if above == root:
+                break
+        _durable.add(folder)
 
 
 def read(
@@ -126,8 +221,14 @@ def read(
     after: int | None = None,
     until: int | None = None,
 ) -> pa.Table:
-    """The rows of `schema`'s columns, for source tables only those with `after` < `_lsn` <= `until`."""
-    tables = [_read_one(home.path(segment.path), segment, schema, after, until) for segment in segments]
+    """The rows of `schema`'s columns, of segments with several positions only those in (`after`, `until`]."""
+    try:
+        tables = [_read_one(home.path(segment.path), segment, schema, after, until) for segment in segments]
+    except FileNotFoundError as error:
+        raise StorageDamaged(
+            f"a segment is gone: {error}",
+            hint="Restore the home and its catalog from one backup, or re-sync the table; see docs/backup.md.",
+        ) from error
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 

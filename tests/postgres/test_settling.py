@@ -1,0 +1,88 @@
+"""What is settled equals the source, also where a commit is too large to be settled at once, and without a key."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from servers import server_version
+
+import penstock
+from penstock.capture import ingest
+from penstock.catalog import relations
+from penstock.lake import settling
+from penstock.relation.rotation import Rotation
+
+OPTIONS = {"assume_no_truncate": True} if server_version() < 11 else {}
+
+
+@pytest.fixture
+def db(source_db: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(source_db, autocommit=True) as connection:
+        yield connection
+
+
+def rows(ps: penstock.Session, table: str) -> Counter[Any]:
+    relation, position, _ = ps.engine.position(table)
+    return Counter(tuple(row.values()) for row in ps.engine.reader.rows_arrow(relation, position).to_pylist())
+
+
+def source(db: psycopg.Connection[Any], table: str) -> Counter[Any]:
+    return Counter(db.execute(f"SELECT * FROM {table}").fetchall())
+
+
+def test_a_transaction_that_is_settled_in_parts(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows touched again and again, keys that move, a TRUNCATE and large values left out, over many files."""
+    db.execute("CREATE TABLE t (id int PRIMARY KEY, v int, big text)")
+    db.execute("ALTER TABLE t ALTER big SET STORAGE EXTERNAL")
+    db.execute("INSERT INTO t SELECT i, i, repeat('x', 3000 + i) FROM generate_series(1, 40) i")
+    ps.add_source("shop", source_db, tables=["t"], consolidate="off", **OPTIONS)
+    monkeypatch.setattr(ingest, "ROTATION", Rotation(rows=7))
+    monkeypatch.setattr(settling, "_CHUNK", 10)
+    files: list[int] = []
+    real = settling._bounded
+
+    def counted(group: Any) -> Any:
+        found = list(real(group))
+        files.append(len(found))
+        return iter(found)
+
+    monkeypatch.setattr(settling, "_bounded", counted)
+    with db.transaction():
+        for step in range(3):
+            db.execute("UPDATE t SET v = v + 1 WHERE id %% 2 = %s", (0,))
+            db.execute("UPDATE t SET id = id + 1000 WHERE id = %s", (10 + step,))
+            db.execute("DELETE FROM t WHERE id = %s", (30 + step,))
+            db.execute("UPDATE t SET v = v * 2 WHERE id > 1000")
+    ps.catch_up()
+    assert max(files) > 5
+    assert rows(ps, "t") == source(db, "t")
+    if not OPTIONS:
+        with db.transaction():
+            db.execute("UPDATE t SET v = 0")
+            db.execute("TRUNCATE t")
+            db.execute("INSERT INTO t SELECT i, i, 'y' FROM generate_series(1, 30) i")
+            db.execute("UPDATE t SET v = v + 1")
+        ps.catch_up()
+        assert rows(ps, "t") == source(db, "t")
+
+
+def test_equal_rows_without_a_key(ps: penstock.Session, db: psycopg.Connection[Any], source_db: str) -> None:
+    db.execute("CREATE TABLE t (a int, big text)")
+    db.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    db.execute("INSERT INTO t SELECT i % 3, repeat('x', 3000) FROM generate_series(1, 12) i")
+    ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+    db.execute("DELETE FROM t WHERE ctid IN (SELECT ctid FROM t WHERE a = 1 LIMIT 2)")
+    db.execute("UPDATE t SET a = 9 WHERE ctid IN (SELECT ctid FROM t WHERE a = 2 LIMIT 1)")
+    db.execute("UPDATE t SET a = 2 WHERE a = 0")
+    db.execute("INSERT INTO t VALUES (2, NULL), (2, NULL), (NULL, NULL)")
+    ps.catch_up()
+    assert rows(ps, "t") == source(db, "t")
+    assert rows(ps, "t")[(2, None)] == 2
+    (segment, *_) = ps.engine.reader.segments(relations.find(ps.catalog, "t"), -1, 1 << 60)
+    assert segment.rows == 12
