@@ -41,7 +41,8 @@ lint: setup ## ruff, mypy and the import contracts
 bench: setup ## Measure capture and refresh on this machine
 	@$(BIN)/penstock bench $(ARGS)
 
-soak: setup ## The demo for half an hour under a heavier load, verified at the end (ARGS="--seconds 7200")
+soak: setup ## Random queries by the thousand, then the demo for half an hour under load (ARGS="--seconds 7200")
+	$(BIN)/pytest -s -m soak
 	@$(BIN)/penstock demo --home soak-data --seconds 1800 --rate 200 $(ARGS)
 
 test-matrix: setup ## Capture on every PostgreSQL from 10 to 18, and the slow combinations (PG="10 14" for some)
@@ -49,7 +50,7 @@ test-matrix: setup ## Capture on every PostgreSQL from 10 to 18, and the slow co
 	  echo "PostgreSQL $$version"; \
 	  PENSTOCK_TEST_PG=$$version $(PYTEST) -m "not matrix" $(CAPTURE) $(ARGS) || exit 1; \
 	done
-	$(BIN)/pytest -m matrix $(ARGS)
+	$(BIN)/pytest -m "matrix and not soak" $(ARGS)
 
 clean: ## Remove caches and the data of the demo and the soak (not .venv, not ./data)
 	rm -rf demo-data soak-data build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache

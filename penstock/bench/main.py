@@ -7,11 +7,15 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from penstock.bench import capture, refresh
+from penstock.bench import capture, refresh, views
 from penstock.bench.figure import Figure
 from penstock.errors import ConfigError
 
-BENCHMARKS: dict[str, Callable[[Console], list[Figure]]] = {"capture": capture.run, "refresh": refresh.run}
+BENCHMARKS: dict[str, Callable[[Console], list[Figure]]] = {
+    "capture": capture.run,
+    "refresh": refresh.run,
+    "views": views.run,
+}
 
 
 def main(names: Sequence[str] = ()) -> int:

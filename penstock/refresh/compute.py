@@ -70,7 +70,8 @@ def differential(
     sizes = {one.relation.name: size(reader, one.relation) for one in inputs}
     sizes |= {name: size(reader, relation) for name, relation in stored.relations.items()}
     changes = {one.relation.name: reader.changed_rows(one.relation, one.before, one.after) for one in inputs}
-    rendered = plan.delta(frozenset(read.relation for read in deltas), sizes, changes)
+    growing = frozenset(read.relation for read, rows in deltas.items() if _only_grows(rows))
+    rendered = plan.delta(frozenset(read.relation for read in deltas), sizes, changes, growing)
     places = {read: _at(read, view, inputs, stored) for read in rendered.program.reads}
     frames = reads.frames(reader, rendered.program, deltas, places)
     if sum(changes.values()) <= SMALL:
@@ -112,6 +113,11 @@ def _visible_changes(reader: Reader, view: View, inputs: Sequence[Input]) -> dic
             if rows.num_rows:
                 found[read] = rows
     return found
+
+
+def _only_grows(rows: pa.Table | DataFrame) -> bool:
+    """Whether a change takes no row away; not asked of one that is only in Spark."""
+    return isinstance(rows, pa.Table) and pc.min(rows[WEIGHT]).as_py() > 0
 
 
 def _at(read: Read, view: View, inputs: Sequence[Input], stored: Stored) -> At:

@@ -35,13 +35,20 @@ class Plan:
             self._rendered["full"] = _rendered(full(self.view, "spark"))
         return self._rendered["full"]
 
-    def delta(self, changed: frozenset[str], sizes: Mapping[str, int], changes: Mapping[str, int]) -> Rendered:
+    def delta(
+        self,
+        changed: frozenset[str],
+        sizes: Mapping[str, int],
+        changes: Mapping[str, int],
+        growing: frozenset[str] = frozenset(),
+    ) -> Rendered:
         """Sizes are only compared with each other, so powers of two tell enough and let one text serve many rounds."""
         about = {name: 1 << size.bit_length() for name, size in sizes.items()}
         changing = {name: 1 << size.bit_length() for name, size in changes.items()}
-        key = (changed, tuple(about.items()), tuple(changing.items()))
+        key = (changed, tuple(about.items()), tuple(changing.items()), growing)
         if key not in self._rendered:
-            self._rendered[key] = _rendered(delta(self.view, changed, "spark", sizes=about, changes=changing))
+            program = delta(self.view, changed, "spark", sizes=about, changes=changing, growing=growing)
+            self._rendered[key] = _rendered(program)
         return self._rendered[key]
 
 

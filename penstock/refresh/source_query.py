@@ -11,6 +11,7 @@ from sqlglot.optimizer.scope import traverse_scope
 from penstock.catalog import relations
 from penstock.catalog.relations import Relation
 from penstock.catalog.stream_tables import StreamTable
+from penstock.views.aggregates.ties import settle_ties
 
 
 def source_query(
@@ -27,6 +28,7 @@ def _tree(
     table: StreamTable, known: Sequence[Relation], views: Mapping[str, StreamTable], selected: Mapping[str, str]
 ) -> exp.Expr:
     tree = sqlglot.parse_one(table.query, dialect="postgres")
+    settle_ties(tree)
     read = [relation for relation in known if relation.id in table.inputs]  # what the names meant when it was made
     for scope in traverse_scope(tree):
         for source in scope.sources.values():

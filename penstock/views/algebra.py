@@ -63,6 +63,10 @@ class Measure:
         return self.how in ("rows", "nonnull", "sum") and not self.distinct
 
     @property
+    def is_extreme(self) -> bool:
+        return self.how in ("min", "max")
+
+    @property
     def by_row(self) -> bool:
         """True where a row that is there twice must be given twice: a weight on it does not tell the same."""
         return not self.distinct and self.how not in _WEIGHED
@@ -263,7 +267,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Shift:
-    """−old +new of each group: old adds up `state`'s rows, new adds `change` to it. A group of no rows is not there."""
+    """−old +new of each group: old adds up `state`'s rows, new adds `change` to it. A group of no rows is not there.
+
+    Of extremes old is the state's and new the more extreme of both; `state` then has one row a group.
+    """
 
     state: Node
     change: Node

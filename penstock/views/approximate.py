@@ -13,7 +13,7 @@ from penstock.views.view import View
 
 Names = frozenset[str]
 _ROUNDED = ("float", "numeric")
-_ARITHMETIC = ("add", "sub", "mul", "div", "mod")
+_ARITHMETIC = ("add", "sub", "mul", "div", "mod", "sqrt", "cbrt", "exp", "ln", "log10", "power")
 
 
 def approximate(view: View, upstream: Mapping[str, Names] | None = None) -> Names:

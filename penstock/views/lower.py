@@ -14,7 +14,19 @@ from penstock.errors import UnsupportedQuery
 from penstock.relation.schema import Column
 from penstock.relation.types import PgType
 from penstock.views.aggregates import Remembered, calls_in, is_aggregate, remember, taken_apart
-from penstock.views.algebra import Constants, Filter, Join, Node, OuterJoin, Project, Relation, Scan, optional, outputs
+from penstock.views.algebra import (
+    Aggregate,
+    Constants,
+    Filter,
+    Join,
+    Node,
+    OuterJoin,
+    Project,
+    Relation,
+    Scan,
+    optional,
+    outputs,
+)
 from penstock.views.distinct import distinct
 from penstock.views.expr import BOOL, Col, Expr, Lit, conjuncts, kind, names
 from penstock.views.expressions import HANDLERS
@@ -23,6 +35,7 @@ from penstock.views.expressions.casts import cast_to
 from penstock.views.expressions.comparison import check_comparable
 from penstock.views.expressions.convert import common, fix, typed
 from penstock.views.first_rows import Limit, limit_of, limited
+from penstock.views.rewrites.grouping_sets import sets_of, spread
 from penstock.views.set_operations import OPERATIONS
 from penstock.views.subqueries import (
     SUBQUERIES,
@@ -77,8 +90,12 @@ class _Grouping:
 
     items: Sequence[exp.Expr]
     having: exp.Expr | None
-    keys: Sequence[exp.Expr]
+    sets: Sequence[Sequence[exp.Expr]]
     windows: Mapping[str, exp.Expr]
+
+    @property
+    def keys(self) -> list[exp.Expr]:
+        return list(dict.fromkeys(key for each in self.sets for key in each))
 
     @property
     def expressions(self) -> list[exp.Expr]:
@@ -229,13 +246,13 @@ class Lowering:
         items = [taken.out_of(windows.out_of(item)) for item in (*tree.expressions, *more)]
         having = tree.args.get("having") and taken.out_of(tree.args["having"].this)
         group = tree.args.get("group")
-        keys = [taken.out_of(_unparen(key)) for key in (group.expressions if group else [])]
+        sets = [tuple(taken.out_of(key) for key in each) for each in sets_of(group)]
         if windows.found and on:
             raise UnsupportedQuery(
                 "a window function in a subquery that reads the query around it is not supported in a view",
                 hint="Put the window function into a subquery in FROM, partitioned by what ties it.",
             )
-        grouping = _Grouping(items, having, list(dict.fromkeys(keys)), {p: w for w, p in windows.found.items()})
+        grouping = _Grouping(items, having, sets, {p: w for w, p in windows.found.items()})
         if group or any(is_aggregate(e) for e in grouping.expressions):
             first = [*grouping.keys, *(call for e in grouping.expressions for call in calls_in(e))]
             scope, node = self._attached(taken, first, scope, node, ctes, outer)
@@ -386,16 +403,33 @@ class Lowering:
             [(call, binder, call_types[call.node]) for call in calls],
             self._name,
         )
-        stands = {
+        named = {key: name for key, (name, _) in zip(keys, bound_keys, strict=True)}
+        above, marks = self._spread(grouping, remembered.node, named, tied=bool(ties))
+        stands: dict[exp.Expr, Expr] = {
             **{key: Col(name, e.pg, e.spark) for key, (name, e) in zip(keys, bound_keys, strict=True)},
             **dict(zip(nodes, remembered.results, strict=True)),
+            **marks,
         }
-        body = self._above_groups(grouping, remembered.node, stands, rest, ctes, outer)
+        body = self._above_groups(grouping, above, stands, rest, ctes, outer)
         if not keys and grouping.having is not None and ties:
             raise UnsupportedQuery(
                 "HAVING in a subquery that reads the query around it needs GROUP BY", hint="Compare outside of it."
             )
         return replace(body, on=tuple(tie for _, _, tie in ties), lonely=not keys and grouping.having is None)
+
+    def _spread(
+        self, grouping: _Grouping, node: Aggregate, named: Mapping[exp.Expr, str], *, tied: bool
+    ) -> tuple[Node, dict[exp.Expr, Expr]]:
+        """The groups of every grouping set, and what grouping() is above them."""
+        if tied and len(grouping.sets) > 1:
+            raise UnsupportedQuery(
+                "GROUPING SETS in a subquery that reads the query around it are not supported in a view",
+                hint="Put the grouping into a subquery in FROM and join with it.",
+            )
+        asked = list(dict.fromkeys(found for e in grouping.expressions for found in e.find_all(exp.Grouping)))
+        marks = {self._name("", "grouping"): [named[_unparen(key)] for key in one.expressions] for one in asked}
+        above, values = spread(node, [frozenset(named[key] for key in each) for each in grouping.sets], marks)
+        return above, dict(zip(asked, values.values(), strict=True))
 
     def _above_groups(
         self,
@@ -491,12 +525,9 @@ class Lowering:
     def _describe(self, parts: Sequence[exp.Expr], twins: list[exp.Subquery]) -> dict[exp.Expr, PgType]:
         if not parts:
             return {}
-        select = exp.Select(expressions=[exp.alias_(part.copy(), f"e{i}") for i, part in enumerate(parts)])
-        for other in twins[:1]:
-            select = select.from_(other.copy())
-        for other in twins[1:]:
-            select = select.join(other.copy(), join_type="cross")
-        found = self._typer.describe(select.sql(dialect="postgres"))
+        listed = ", ".join(f"{part.sql(dialect='postgres')} AS e{i}" for i, part in enumerate(parts))
+        sources = " CROSS JOIN ".join(one.sql(dialect="postgres") for one in twins)
+        found = self._typer.describe(f"SELECT {listed}" + (f" FROM {sources}" if sources else ""))
         return {part: column.pg for part, column in zip(parts, found, strict=True)}
 
 

@@ -20,6 +20,7 @@ from penstock.views.expr import FLOAT4, kind
 
 Row = tuple[Any, ...]
 _QUOTIENT_DIGITS = 15
+_ROOT_DIGITS = 8  # PostgreSQL gives a standard deviation the scale of the variance, which has sixteen digits
 
 
 def oracle_equal(expected: Any, actual: Any, column: Column, *, approximate: bool = False) -> bool:
@@ -75,7 +76,7 @@ def _same_quotient(a: Decimal, b: Decimal) -> bool:
         return False
     with localcontext(prec=100):
         unit = Decimal(1).scaleb(-scale)
-        if scale < _QUOTIENT_DIGITS and unit > abs(a).scaleb(1 - _QUOTIENT_DIGITS):
+        if scale < _QUOTIENT_DIGITS and unit > abs(a).scaleb(1 - _ROOT_DIGITS):
             return False  # too few digits for a quotient: these are exact numbers, and they differ
         return abs(a.quantize(unit, ROUND_HALF_UP) - b.quantize(unit, ROUND_HALF_UP)) <= unit
 

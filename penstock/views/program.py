@@ -101,13 +101,14 @@ def delta(
     dialect: str = "spark",
     sizes: Mapping[str, int] | None = None,
     changes: Mapping[str, int] | None = None,
+    growing: frozenset[str] = frozenset(),
 ) -> Program:
     """The changes of the outputs from those of the `changed` inputs.
 
     Where they are known, `sizes` (rows of an input) choose the form of the join law, and `changes` (changed rows of an
-    input) keep large changes from being broadcast.
+    input) keep large changes from being broadcast. What is `growing` lost no row: its extremes need no rescan.
     """
-    diff = Differentiator(RULES, changed, state_leaves(view), sizes or {}, changes or {})
+    diff = Differentiator(RULES, changed, state_leaves(view), sizes or {}, changes or {}, growing)
     trees: dict[str, Node] = {VIEW: diff.delta(view.plan) or _nothing(view.columns)}
     for node, state in zip(diff.states, view.states, strict=True):
         moved = diff.delta(node)

@@ -77,9 +77,6 @@ _CHECKS: tuple[Check, ...] = (
     (exp.Join, _in_outer_join, "Put the condition into WHERE, or into a subquery in FROM."),
     (exp.Any, _of_list, "Write IN (list)."),
     (exp.All, _of_list, "Write NOT IN (list), or the comparisons with AND."),
-    (exp.GroupingSets, _always("GROUPING SETS"), "UNION ALL of several GROUP BY says the same."),
-    (exp.Cube, _always("CUBE"), "UNION ALL of several GROUP BY says the same."),
-    (exp.Rollup, _always("ROLLUP"), "UNION ALL of several GROUP BY says the same."),
     (exp.TableSample, _always("TABLESAMPLE"), "A sample cannot be kept fresh."),
     (exp.Lock, _always("FOR UPDATE"), "A view does not lock rows."),
     (exp.Into, _always("SELECT INTO"), "Give the view's name when creating it."),
@@ -88,7 +85,6 @@ _CHECKS: tuple[Check, ...] = (
     (exp.Collate, _always("COLLATE"), "Text is compared by its bytes (C)."),
     (exp.Unnest, _always("unnest()"), _LATER),
     (exp.Escape, _always("ESCAPE"), "Escape with a backslash."),
-    (exp.AtTimeZone, _always("AT TIME ZONE"), "Times are in UTC."),
 )  # fmt: skip
 
 

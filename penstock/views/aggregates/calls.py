@@ -106,16 +106,17 @@ def calls_in(tree: exp.Expr) -> Iterator[exp.Expr]:
         for part in (*tree.this.iter_expressions(), *(e for e in tree.iter_expressions() if e is not tree.this)):
             yield from calls_in(part)
         return
-    if _function(tree) is not None or (isinstance(tree, exp.AggFunc) and not isinstance(tree, exp.Grouping)):
+    if named_function(tree) is not None or (isinstance(tree, exp.AggFunc) and not isinstance(tree, exp.Grouping)):
         yield tree
         return
     for child in tree.iter_expressions():
         yield from calls_in(child)
 
 
-def _function(node: exp.Expr) -> str | None:
+def named_function(node: exp.Expr) -> str | None:
+    """The aggregate function of a call, by PostgreSQL's name; None for anything else."""
     if isinstance(node, (exp.Filter, exp.WithinGroup)):
-        return _function(node.this)
+        return named_function(node.this)
     if isinstance(node, exp.Anonymous):
         return _NAMED.get(node.name.lower())
     return _NAMES.get(type(node))
@@ -130,7 +131,7 @@ def taken_apart(node: exp.Expr) -> AggregateCall:
     """
     where: exp.Expr | None = None
     order: tuple[exp.Expr, ...] = ()
-    within, function = node, _function(node) or ""
+    within, function = node, named_function(node) or ""
     if isinstance(within, exp.Filter):
         where, within = within.expression.this, within.this
     if isinstance(within, exp.WithinGroup):

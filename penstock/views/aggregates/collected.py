@@ -17,7 +17,7 @@ from penstock.views.aggregates.memory import Arguments, MeasureSql, Memory, Read
 from penstock.views.algebra import Measure, Ordering
 from penstock.views.expr import FLOAT8, TEXT, Expr, Lit, call, kind
 from penstock.views.expressions.binder import refuse_types
-from penstock.views.expressions.convert import convert, plain
+from penstock.views.expressions.convert import convert, fix, plain
 from penstock.views.expressions.json import json_key, json_value
 from penstock.views.expressions.sql import Sql, binary, case, cast, column, fn, is_null, number, pg_cast, string
 
@@ -36,19 +36,18 @@ def _string_agg(memory: Memory, found: Bound) -> Expr:
 
 def _array_agg(memory: Memory, found: Bound) -> Expr:
     found.only(arguments=1)
-    arg = plain(found.args[0])
-    if kind(arg.pg) == "opaque" or (found.distinct and kind(arg.pg) == "float"):
+    arg = found.args[0]
+    if kind(arg.pg) in ("opaque", "char") or (found.distinct and kind(arg.pg) == "float"):
         raise refuse_types("array_agg(DISTINCT)" if found.distinct else "array_agg", (arg,))
+    arg = plain(arg)
     pg = replace(found.pg, kind="b", element=arg.pg)
     return _collect(memory, found, "array_agg", arg, pg, f"array<{arg.spark}>", where=found.where)
 
 
 def _json_agg(memory: Memory, found: Bound) -> Expr:
     found.only(arguments=1)
-    if found.distinct and kind(found.args[0].pg) == "opaque":
-        raise refuse_types(f"{found.function}(DISTINCT)", found.args)
+    more = (json_value(fix(found.args[0], TEXT)),)
     arg = plain(found.args[0])
-    more = (json_value(arg),)
     return _collect(memory, found, found.function, arg, found.pg, "string", where=found.where, more=more)
 
 
@@ -56,7 +55,7 @@ def _json_object_agg(memory: Memory, found: Bound) -> Expr:
     found.only(arguments=2)
     if found.distinct:
         raise refuse_types("json_object_agg(DISTINCT)", found.args)
-    key, value = (plain(arg) for arg in found.args)
+    key, value = (fix(arg, TEXT) for arg in found.args)
     colon = Lit(" : ", TEXT, "string")
     pair = call("pipe", call("pipe", json_key(key), colon, pg=TEXT), json_value(value), pg=TEXT)
     return _collect(memory, found, "json_object_agg", pair, found.pg, "string", where=found.where)

@@ -18,7 +18,7 @@ from penstock.views.expressions.arithmetic import arithmetic
 from penstock.views.expressions.binder import refuse_types
 from penstock.views.expressions.conditional import empty_or
 from penstock.views.expressions.convert import convert, plain
-from penstock.views.expressions.sql import Sql, binary, case, distinct_fn, fn, number
+from penstock.views.expressions.sql import Sql, binary, case, cast, distinct_fn, fn, number
 
 _SPREADS = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
 _PAIRS = (
@@ -106,19 +106,30 @@ def _spread_function(measure: Measure, given: Arguments) -> Sql:
 
 
 def _spark_pair(measure: Measure, given: Arguments) -> Sql:
-    """Spark's, except where nothing varies: PostgreSQL then has no slope and no correlation."""
-    y, (x,) = given.arg, given.more
-    found = fn(measure.how.upper(), y, x)
-    zero = number("0")
-    flat_x = binary("=", fn("REGR_SXX", y.copy(), x.copy()), zero)
-    flat_y = binary("=", fn("REGR_SYY", y.copy(), x.copy()), zero.copy())
-    if measure.how in ("regr_slope", "regr_intercept"):
-        return case((flat_x, exp.Null()), default=found)
-    if measure.how == "regr_r2":
-        return case((flat_x, exp.Null()), (flat_y, number("1.0D")), default=found)
-    if measure.how == "corr":
-        return case((flat_x, exp.Null()), (flat_y, exp.Null()), default=found)
-    return found
+    """From the sums of squares and products where they divide: PostgreSQL has no slope and no correlation of what does
+    not vary, and Spark's own would divide by zero before any CASE around them is asked."""
+
+    def of(name: str) -> Sql:
+        return fn(name, given.arg.copy(), *(more.copy() for more in given.more))
+
+    sxx, syy, sxy = (of(name) for name in ("REGR_SXX", "REGR_SYY", "REGR_SXY"))
+    flat_x, flat_y = (binary("=", sums, number("0")) for sums in (sxx, syy))
+    slope = binary("/", sxy.copy(), sxx.copy())
+    squares = binary("*", sxx.copy(), syy.copy())
+    match measure.how:
+        case "regr_slope":
+            return case((flat_x, exp.Null()), default=slope)
+        case "regr_intercept":
+            rise = binary("*", slope, of("REGR_AVGX"))
+            return case((flat_x, exp.Null()), default=binary("-", of("REGR_AVGY"), rise))
+        case "regr_r2":
+            explained = binary("/", binary("*", sxy, sxy.copy()), squares)
+            return case((flat_x, exp.Null()), (flat_y, cast(number("1"), "double")), default=explained)
+        case "corr":
+            related = binary("/", sxy, fn("SQRT", squares))
+            return case((flat_x, exp.Null()), (flat_y, exp.Null()), default=related)
+        case _:
+            return of(measure.how.upper())
 
 
 READERS: dict[str, Reader] = {

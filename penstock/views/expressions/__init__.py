@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from penstock.views.expressions import arithmetic, casts, comparison, conditional, json, temporal, text
+from penstock.views.expressions import (
+    arithmetic,
+    casts,
+    comparison,
+    conditional,
+    json,
+    mathematics,
+    patterns,
+    strings,
+    temporal,
+    text,
+)  # fmt: skip
 
-FAMILIES = (arithmetic, comparison, conditional, casts, text, temporal, json)
+FAMILIES = (arithmetic, mathematics, comparison, conditional, casts, text, strings, patterns, temporal, json)
 
 HANDLERS = {node: handler for family in FAMILIES for node, handler in family.BIND.items()}
 SPARK = {op: render for family in FAMILIES for op, render in family.SPARK.items()}

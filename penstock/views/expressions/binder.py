@@ -20,6 +20,9 @@ Handler = Callable[["Binder", exp.Expr], Expr]
 _UNTOLD = (
     exp.Literal, exp.Null, exp.Boolean, exp.Column, exp.Paren, exp.Star, exp.If, exp.Interval, exp.Var, exp.DataType,
     exp.Identifier, exp.Tuple,
+    # true or false, whatever the operands
+    exp.Connector, exp.Not, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is,
+    exp.Between, exp.In, exp.Like, exp.ILike,
 )  # fmt: skip
 
 # What the parser may tell about a node beside its operands; anything else a handler would overlook, so it is refused.
@@ -41,6 +44,16 @@ _READ: dict[type[exp.Expr], frozenset[str]] = {
     exp.Greatest: frozenset({"ignore_nulls"}),
     exp.Least: frozenset({"ignore_nulls"}),
     exp.TimestampTrunc: frozenset({"unit"}),
+    exp.Trunc: frozenset({"decimals"}),
+    exp.Pad: frozenset({"fill_pattern", "is_left"}),
+    exp.Repeat: frozenset({"times"}),
+    exp.StrPosition: frozenset({"substr"}),
+    exp.SplitPart: frozenset({"delimiter", "part_index"}),
+    exp.ConcatWs: frozenset({"safe", "coalesce"}),
+    exp.Translate: frozenset({"from_", "to"}),
+    exp.TimeToStr: frozenset({"format"}),
+    exp.RegexpReplace: frozenset({"replacement", "modifiers", "single_replace"}),
+    exp.AtTimeZone: frozenset({"zone"}),
 }
 
 

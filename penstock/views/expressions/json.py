@@ -9,12 +9,11 @@ from penstock.views.expressions.binder import Handler, refuse_types
 from penstock.views.expressions.sql import Sql, binary, case, cast, fn, number, pg_cast, string
 
 _QUOTED = frozenset({"text", "uuid", "date", "timestamp"})
-_JSON = (114, 3802)
 
 
 def json_value(value: Expr) -> Expr:
     """What to_json() gives; NULL is null."""
-    bare = kind(value.pg) in ("int", "bool", *_QUOTED) or value.pg.decimal is not None or value.pg.oid in _JSON
+    bare = kind(value.pg) in ("int", "bool", *_QUOTED) or value.pg.decimal is not None
     if not bare:
         raise refuse_types("JSON", (value,))
     return call("json_value", value, pg=TEXT)
@@ -51,7 +50,7 @@ def _code(char: str) -> Sql:
 
 def _spark_value(e: Call, value: Sql) -> Sql:
     source = e.args[0].pg
-    text: Sql = value if kind(source) in ("text", "uuid", "opaque") else cast(value, "string")
+    text: Sql = value if kind(source) in ("text", "uuid") else cast(value, "string")
     if kind(source) == "timestamp":
         text = fn("REPLACE", text, string(" "), string("T"))
     if kind(source) in _QUOTED:

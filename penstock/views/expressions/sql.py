@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from sqlglot import exp
 
 Sql = exp.Expr
@@ -41,11 +43,20 @@ def fn(name: str, *args: Sql) -> Sql:
 
 
 def cast(value: Sql, spark: str) -> Sql:
-    return exp.Cast(this=bare(value), to=exp.DataType.build(spark, dialect="spark"))
+    return exp.Cast(this=bare(value), to=_type(spark, "spark"))
 
 
 def pg_cast(value: Sql, name: str) -> Sql:
-    return exp.Cast(this=bare(value), to=exp.DataType.build(name, dialect="postgres", udt=True))
+    return exp.Cast(this=bare(value), to=_type(name, "postgres"))
+
+
+def _type(name: str, dialect: str) -> Sql:
+    return _parsed_type(name, dialect).copy()
+
+
+@lru_cache(maxsize=256)
+def _parsed_type(name: str, dialect: str) -> exp.DataType:
+    return exp.DataType.build(name, dialect=dialect, udt=dialect == "postgres")
 
 
 def number(text: str) -> Sql:

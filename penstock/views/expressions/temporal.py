@@ -20,7 +20,7 @@ _UNITS = {
 _TRUNCATIONS = frozenset({"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"})
 _FIELDS = {
     "YEAR": "YEAR", "QUARTER": "QUARTER", "MONTH": "MONTH", "WEEK": "WEEK", "DAY": "DAY", "DOY": "DOY",
-    "ISODOW": "DAYOFWEEK_ISO", "HOUR": "HOUR", "MINUTE": "MINUTE",
+    "ISODOW": "DAYOFWEEK_ISO", "ISOYEAR": "YEAROFWEEK", "HOUR": "HOUR", "MINUTE": "MINUTE",
 }  # fmt: skip
 
 
@@ -88,6 +88,8 @@ def _bind_trunc(binder: Binder, node: exp.Expr) -> Expr:
 
 def _bind_extract(binder: Binder, node: exp.Expr) -> Expr:
     field = node.this.name.upper()
+    if field == "EPOCH" and (between := _between(binder, node.expression)) is not None:
+        return between
     arg = binder.bind(node.expression)
     if kind(arg.pg) not in ("date", *_TIMES) or binder.type_of(node).oid != NUMERIC.oid:
         raise refuse_types(f"extract({field.lower()})", (arg,))
@@ -101,8 +103,34 @@ def _bind_extract(binder: Binder, node: exp.Expr) -> Expr:
         return call("epoch", arg, pg=NUMERIC, spark="decimal(25,6)")
     raise UnsupportedQuery(
         f"extract({field.lower()}) is not supported in a view",
-        hint="Fields: year, quarter, month, week, day, doy, dow, isodow, hour, minute, second, epoch.",
+        hint="Fields: year, isoyear, quarter, month, week, day, doy, dow, isodow, hour, minute, second, epoch.",
     )
+
+
+def _between(binder: Binder, node: exp.Expr) -> Expr | None:
+    """Seconds from one timestamp to another: the epoch of their difference, which is an interval."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if not isinstance(node, exp.Sub) or isinstance(node.expression, exp.Interval):
+        return None
+    args = [binder.bind(side) for side in (node.this, node.expression)]
+    if kind(args[0].pg) not in _TIMES or kind(args[1].pg) not in _TIMES:
+        return None
+    ends = [convert(arg, TIMESTAMPTZ, "timestamp") for arg in args]
+    return call("seconds_between", *ends, pg=NUMERIC, spark="decimal(25,6)")
+
+
+def _bind_zone(binder: Binder, node: exp.Expr) -> Expr:
+    arg, zone = binder.bind(node.this), node.args["zone"]
+    if kind(arg.pg) not in _TIMES or not zone.is_string or zone.name.upper() != "UTC":
+        raise UnsupportedQuery("AT TIME ZONE is supported for 'UTC' alone", hint="Times of a view are in UTC.")
+    pg = TIMESTAMP if kind(arg.pg) == "timestamptz" else TIMESTAMPTZ
+    return call("convert", arg, pg=pg, spark=spark_type(pg.arrow))
+
+
+def _between_spark(e: Call, a: Sql, b: Sql) -> Sql:
+    micros = cast(binary("-", fn("UNIX_MICROS", a), fn("UNIX_MICROS", b)), "decimal(19,0)")
+    return cast(binary("*", micros, number("0.000001")), e.spark)
 
 
 def _interval_spark(e: Call, value: Sql) -> Sql:
@@ -134,6 +162,7 @@ def _epoch_spark(e: Call, value: Sql) -> Sql:
 BIND: dict[type[exp.Expr], Handler] = {
     exp.TimestampTrunc: _bind_trunc,
     exp.Extract: _bind_extract,
+    exp.AtTimeZone: _bind_zone,
 }
 SPARK = {
     "add_days": lambda e, a, b: fn("DATE_ADD", a, b),
@@ -143,6 +172,7 @@ SPARK = {
     "date_trunc": lambda e, a: cast(fn("DATE_TRUNC", string(e.detail), a), e.spark),
     "extract": _extract_spark,
     "epoch": _epoch_spark,
+    "seconds_between": _between_spark,
 }
 POSTGRES = {
     "add_days": lambda e, a, b: binary("+", a, b),
@@ -152,6 +182,7 @@ POSTGRES = {
     "date_trunc": lambda e, a: fn("DATE_TRUNC", string(e.detail), a),
     "extract": lambda e, a: _extract_postgres(e.detail, a),
     "epoch": lambda e, a: _extract_postgres("EPOCH", a),
+    "seconds_between": lambda e, a, b: _extract_postgres("EPOCH", exp.Sub(this=a, expression=b)),
 }
 
 

@@ -7,8 +7,10 @@ from sqlglot import exp
 from penstock.errors import UnsupportedQuery
 from penstock.views.expr import BOOL, INT4, TEXT, Call, Expr, Lit, call, kind
 from penstock.views.expressions.binder import Binder, Handler, refuse_types
+from penstock.views.expressions.casts import cast_to
 from penstock.views.expressions.convert import convert, plain
 from penstock.views.expressions.sql import Sql, binary, chain, fn, number, string
+from penstock.views.expressions.strings import padded_text
 
 _TRIMS = {"BOTH": "btrim", "": "btrim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 
@@ -66,7 +68,13 @@ def _bind_concat(binder: Binder, node: exp.Expr) -> Expr:
 
 
 def _bind_pipe(binder: Binder, node: exp.Expr) -> Expr:
-    return call("pipe", _joined(binder, node.this), _joined(binder, node.expression), pg=TEXT)
+    return call("pipe", _as_text(binder, node.this), _as_text(binder, node.expression), pg=TEXT)
+
+
+def _as_text(binder: Binder, node: exp.Expr) -> Expr:
+    """An operand of ||: what is not text is cast to it."""
+    arg = plain(binder.bind(node))
+    return arg if kind(arg.pg) == "text" else cast_to(arg, TEXT)
 
 
 def _joined(binder: Binder, node: exp.Expr) -> Expr:
@@ -81,7 +89,7 @@ def _bind_like(binder: Binder, node: exp.Expr) -> Expr:
     pattern = binder.bind(node.expression)
     if not isinstance(pattern, Lit) or pattern.value is None or kind(pattern.pg) != "text":
         raise UnsupportedQuery(f"{op.upper()} needs a constant pattern", hint="Write the pattern as a literal.")
-    found = call(op, _text(binder, node.this, op), pg=BOOL, detail=escaped(pattern.value))
+    found = call(op, padded_text(binder, node.this, op), pg=BOOL, detail=escaped(pattern.value))
     return call("not", found, pg=BOOL) if node.args.get("negate") else found
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from penstock.views.expr import INT8, Call, Col, Expr, lit, substitute
+from penstock.views.expr import INT8, Call, Col, Expr, Lit, lit, substitute
 from penstock.views.expressions.sql import Sql, bare, chain, number
 from penstock.views.render.dialect import Dialect
 from penstock.zset import WEIGHT
@@ -66,10 +66,16 @@ def select(block: Block, dialect: Dialect, *, weighted: bool) -> exp.Select:
     if where:
         query.set("where", exp.Where(this=bare(chain("AND", *where))))
     if block.group:
-        query.set("group", exp.Group(expressions=[dialect.expression(e) for e in block.group]))
+        query.set("group", exp.Group(expressions=[_key(e, dialect) for e in block.group]))
     if block.having is not None:
         query.set("having", exp.Having(this=bare(block.having)))
     return query
+
+
+def _key(expr: Expr, dialect: Dialect) -> Sql:
+    """What to group by; a bare constant there would be the number of a column."""
+    sql = dialect.expression(expr)
+    return dialect.cast(sql, expr.pg, expr.spark) if isinstance(expr, Lit) else sql
 
 
 def weight_of(block: Block, dialect: Dialect) -> Sql:
@@ -149,4 +155,4 @@ def _tables(expr: Expr) -> set[str]:
 def _as(value: Sql, name: str) -> Sql:
     if isinstance(value, exp.Column) and value.name == name:
         return value
-    return exp.alias_(bare(value), exp.to_identifier(name, quoted=True))
+    return exp.Alias(this=bare(value), alias=exp.to_identifier(name, quoted=True))

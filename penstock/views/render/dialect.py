@@ -65,7 +65,7 @@ class Dialect:
 
     def text(self, tree: Sql) -> str:
         """The statement, formatted for a person."""
-        return str(tree.sql(dialect=self.name, pretty=True))
+        return str(tree.sql(dialect=self.name, pretty=True, copy=False))
 
 
 SPARK = Dialect("spark", expressions.SPARK, aggregates.SPARK, hints=True)

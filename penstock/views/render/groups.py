@@ -9,7 +9,7 @@ from sqlglot import exp
 from penstock.views.aggregates.memory import Arguments
 from penstock.views.algebra import Group, Leaf, Measure, Node, Repeat, Shift
 from penstock.views.expr import BOOL, INT4, INT8, Col, Expr, call, is_nullable, kind, lit
-from penstock.views.expressions.sql import Sql, binary, case, chain, column, distinct_fn, fn, is_null, number
+from penstock.views.expressions.sql import Sql, binary, case, chain, column, distinct_fn, fn, is_null, negation, number
 from penstock.views.render.block import Block, Source, select, weight_of
 from penstock.views.render.dialect import Dialect
 
@@ -118,7 +118,7 @@ def shifted(render: Renderer, node: Shift) -> Block:
 
     def either(measure: Measure) -> Expr:
         pg, spark = measure.column.pg, measure.column.spark
-        old, new = (Col(f"{measure.name}{part}", pg, spark, False, alias) for part in (_OLD, _NEW))
+        old, new = (Col(f"{measure.name}{part}", pg, spark, measure.is_extreme, alias) for part in (_OLD, _NEW))
         return call("case", retracted, old, new, pg=pg, spark=spark)
 
     items: dict[str, Expr] = {key.name: Col(key.name, key.pg, key.spark, key.nullable, alias) for key in node.keys}
@@ -142,10 +142,17 @@ def _totals(render: Renderer, node: Shift) -> Sql:
     totals: dict[str, Sql] = {}
     for measure in node.measures:
         for name in (f"{measure.name}{_OLD}", f"{measure.name}{_NEW}"):
-            totals[name] = _counted(fn("SUM", column(name, alias)), dialect, measure, or_zero=False)
-    changed = [binary("<>", totals[f"{m.name}{_OLD}"].copy(), totals[f"{m.name}{_NEW}"].copy()) for m in node.measures]
+            if measure.is_extreme:
+                totals[name] = fn(measure.how.upper(), column(name, alias))
+            else:
+                totals[name] = _counted(fn("SUM", column(name, alias)), dialect, measure, or_zero=False)
+    changed = [_differ(m, totals[f"{m.name}{_OLD}"].copy(), totals[f"{m.name}{_NEW}"].copy()) for m in node.measures]
     block = Block([Source(both, alias)], keys, group=list(keys.values()), measures=totals, having=chain("OR", *changed))
     return _two_rows(render, select(block, dialect, weighted=False), [*keys, *totals])
+
+
+def _differ(measure: Measure, old: Sql, new: Sql) -> Sql:
+    return negation(binary("<=>", old, new)) if measure.is_extreme else binary("<>", old, new)
 
 
 def repeated(render: Renderer, node: Repeat) -> Block:
@@ -168,7 +175,9 @@ def _remembered(render: Renderer, node: Shift) -> Block:
     block = render.open_block(node.state)
     weight = weight_of(block, render.dialect)
     for measure in node.measures:
-        value = binary("*", render.dialect.expression(block.items.pop(measure.name)), weight)
+        value = render.dialect.expression(block.items.pop(measure.name))
+        if not measure.is_extreme:
+            value = binary("*", value, weight.copy())
         block.measures |= {f"{measure.name}{_OLD}": value, f"{measure.name}{_NEW}": value.copy()}
     return block
 
@@ -181,7 +190,8 @@ def _moved(render: Renderer, node: Shift) -> Block:
         value = block.measures.pop(measure.name, None)
         if value is None:
             value = render.dialect.expression(block.items.pop(measure.name))
-        zero = render.dialect.constant(lit(0, measure.column.pg, measure.column.spark))
+        nothing = None if measure.is_extreme else 0
+        zero = render.dialect.constant(lit(nothing, measure.column.pg, measure.column.spark))
         block.measures |= {f"{measure.name}{_OLD}": zero, f"{measure.name}{_NEW}": value}
     return block
 

@@ -35,6 +35,7 @@ class Differentiator:
     states: Mapping[Aggregate, Leaf]
     sizes: Mapping[str, int] = field(default_factory=dict)
     changes: Mapping[str, int] = field(default_factory=dict)
+    growing: frozenset[str] = frozenset()  # inputs whose change takes no row away
     laws: list[str] = field(default_factory=list)
     _deltas: dict[Node, Node | None] = field(default_factory=dict)
     _at: dict[tuple[Node, When], Node] = field(default_factory=dict)

@@ -18,6 +18,7 @@ def oracle(catalog_server: EmbeddedPostgres) -> Iterator[psycopg.Connection[Any]
     with psycopg.connect(catalog_server.dsn, autocommit=True) as admin:
         admin.execute("CREATE DATABASE views_oracle TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C.UTF-8'")
         with psycopg.connect(catalog_server.dsn_of("views_oracle"), autocommit=True) as connection:
+            connection.prepare_threshold = None  # views are made again under names that stay
             connection.execute("SET TIME ZONE 'UTC'; SET synchronous_commit = off; SET client_min_messages = error")
             yield connection
         admin.execute("DROP DATABASE views_oracle WITH (FORCE)")

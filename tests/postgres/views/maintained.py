@@ -7,7 +7,8 @@ and the states' changes are only ever appended. After each round both must equal
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -40,6 +41,7 @@ class Inputs:
         self.relations = {found.name: found for found in relations}
         self.rows: dict[str, list[Row]] = {name: [] for name in self.relations}
         self.round = 0
+        self.growing = frozenset[str]()
         connection.execute("CREATE TEMP TABLE the_round (n int); INSERT INTO the_round VALUES (0)")
         for found in relations:
             self._create(found)
@@ -74,6 +76,7 @@ class Inputs:
     def apply(self, changes: Mapping[str, Sequence[tuple[Row, int]]]) -> None:
         """One round: rows inserted (+1) and deleted (−1), which must be there."""
         self.round += 1
+        self.growing = frozenset(name for name, found in changes.items() if all(weight > 0 for _, weight in found))
         self.connection.execute("UPDATE the_round SET n = %s", [self.round])
         for name, found in changes.items():
             for row, weight in found:
@@ -120,7 +123,7 @@ class Maintained:
         return "stored_view" if name == "view" else placeholder(Read("state", name))
 
     def refresh(self, changed: frozenset[str], sizes: Mapping[str, int] | None = None) -> None:
-        program = delta(self.view, changed, "postgres", sizes)
+        program = delta(self.view, changed, "postgres", sizes, growing=self.inputs.growing & changed)
         self.store({name: self.connection.execute(out.sql).fetchall() for name, out in program.outputs.items()})
 
     def store(self, changes: Mapping[str, Sequence[Row]]) -> None:
@@ -166,3 +169,34 @@ class Maintained:
         missing, extra = differing_rows(expected, found, self.columns[name], self.approximate[name])
         assert not missing, f"{name} of {self.sql}: missing {missing}, extra {extra}"
         assert not extra, f"{name} of {self.sql}: missing {missing}, extra {extra}"
+
+
+class Beside(Maintained):
+    """One of several views kept fresh at the same time: each stores in a schema of its own."""
+
+    def __init__(self, inputs: Inputs, schema: str, sql: str) -> None:
+        super().__init__(inputs, sql)
+        self.schema = schema
+        self.rows_seen = 0
+
+    @contextmanager
+    def own(self) -> Iterator[None]:
+        self.connection.execute(f"SET search_path = {self.schema}, public")
+        try:
+            yield
+        finally:
+            self.connection.execute("RESET search_path")
+
+    def start(self) -> None:
+        self.connection.execute(f"DROP SCHEMA IF EXISTS {self.schema} CASCADE; CREATE SCHEMA {self.schema}")
+        with self.own():
+            for name, output in full(self.view, "postgres").outputs.items():
+                self.connection.execute(f"CREATE TABLE {self.table(name)} AS {output.sql}")
+
+    def follow(self, changed: frozenset[str], sizes: Mapping[str, int] | None = None, *, last: bool) -> None:
+        with self.own():
+            self.refresh(changed & set(self.view.used_columns), sizes)
+            self.check()
+            self.rows_seen += len(self.stored("view"))
+            if last:
+                self.check_all()

@@ -53,3 +53,10 @@ def test_only_the_named_columns_are_given_room() -> None:
     assert differing_rows(expected, actual, columns, frozenset({"avg", "f"})) == ([], [])
     assert differing_rows(expected, actual, columns, frozenset({"avg"})) == (expected, actual)
     assert differing_rows(expected, actual[:1], columns, frozenset({"avg", "f"})) == (expected[:1], [])
+
+
+def test_a_root_has_the_digits_of_what_it_is_the_root_of() -> None:
+    column, given = Column.of("x", NUMERIC), Decimal("707108.37924787")
+    assert oracle_equal(given, Decimal("707108.3792478730059983"), column, approximate=True)
+    assert not oracle_equal(given, Decimal("707108.3792488730059983"), column, approximate=True)
+    assert not oracle_equal(Decimal("1.50"), Decimal("1.5100000000000000"), column, approximate=True)

@@ -32,7 +32,6 @@ def compiled(sql: str, dialect: str = "postgres") -> None:
         ("SELECT t.a FROM t JOIN t u ON u.a IN (SELECT a FROM t)", "a subquery in ON"),
         ("SELECT a FROM t WHERE a = ANY (ARRAY[1, 2])", "ANY of a list"),
         ("WITH RECURSIVE r AS (SELECT a FROM t UNION ALL SELECT a FROM r) SELECT a FROM r", "WITH RECURSIVE"),
-        ("SELECT a, count(*) FROM t GROUP BY ROLLUP (a)", "ROLLUP"),
         ("SELECT a FROM t TABLESAMPLE SYSTEM (10)", "TABLESAMPLE"),
         ("SELECT a FROM t FOR UPDATE", "FOR UPDATE"),
     ],

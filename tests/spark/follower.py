@@ -1,0 +1,61 @@
+"""Several views kept fresh on Spark beside inputs in PostgreSQL, which is also the oracle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from postgres.views.maintained import Inputs
+from spark.runner import Spark, arrow, same
+
+from penstock.views import PostgresTyper, Program, Read, View, compile_view, delta, full, placeholder
+from penstock.zset import WEIGHT, consolidate
+
+
+class Follower:
+    """Views and what is stored of them, beside tables that are bound once a round for all of them."""
+
+    def __init__(self, runner: Spark, inputs: Inputs) -> None:
+        self.runner, self.inputs = runner, inputs
+        self.views: list[View] = []
+        self.stored: dict[str, dict[str, pa.Table]] = {}
+        self.bound: set[Read] = set()
+
+    def start(self, name: str, sql: str) -> None:
+        view = compile_view(name, sql, resolve=self.inputs.resolve, typer=PostgresTyper(self.inputs.connection))
+        self.views.append(view)
+        self.stored[name] = self._run(view, full(view))
+
+    def moved(self) -> None:
+        """The inputs are in another round: what was bound is old."""
+        self.bound.clear()
+
+    def refresh(self, view: View, changed: frozenset[str]) -> None:
+        stored = self.stored[view.name]
+        for name, rows in self._run(view, delta(view, changed & set(view.used_columns))).items():
+            stored[name] = pa.concat_tables([stored[name], rows.cast(stored[name].schema)])
+
+    def check(self, view: View) -> int:
+        netted = consolidate(self.stored[view.name]["view"], [c.name for c in view.columns]).to_pylist()
+        assert all(row[WEIGHT] > 0 for row in netted)
+        found = [tuple(row.values())[:-1] for row in netted for _ in range(row[WEIGHT])]
+        cells = [f'"{c.name}"::text' if c.pg.oid in (114, 3802) else f'"{c.name}"' for c in view.columns]
+        expected = self.inputs.connection.execute(f"SELECT {', '.join(cells)} FROM ({view.sql}) AS q").fetchall()
+        same(found, expected, view)
+        return len(found)
+
+    def _run(self, view: View, program: Program) -> dict[str, pa.Table]:
+        for read in program.reads:
+            if read.kind == "state":
+                self.runner.bind(read, self.stored[view.name][read.relation])
+            elif read not in self.bound:
+                self.bound.add(read)
+                self.runner.bind(read, self._rows(read))
+        return self.runner.outputs(program)
+
+    def _rows(self, read: Read) -> pa.Table:
+        rows: list[Any] = self.inputs.connection.execute(f"SELECT * FROM {placeholder(read)}").fetchall()
+        relation = self.inputs.relations[read.relation]
+        if read.kind == "rows":
+            return arrow(relation, rows)
+        return arrow(relation, [row[:-1] for row in rows], [row[-1] for row in rows])

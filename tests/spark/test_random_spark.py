@@ -1,0 +1,72 @@
+"""Random queries on Spark: what the Postgres renderer shows of the rules, the Spark renderer must show too."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from random import Random
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from postgres.views.grammar import Grammar
+from postgres.views.maintained import Inputs
+from postgres.views.queries import TABLES
+from postgres.views.workload import Workload
+from spark.follower import Follower
+from spark.runner import Spark
+
+from penstock.embedded import EmbeddedPostgres
+from penstock.errors import UnsupportedQuery
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def inputs(catalog_server: EmbeddedPostgres) -> Iterator[Inputs]:
+    with psycopg.connect(catalog_server.dsn, autocommit=True) as admin:
+        admin.execute("CREATE DATABASE random_oracle TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C.UTF-8'")
+        with psycopg.connect(catalog_server.dsn_of("random_oracle"), autocommit=True) as connection:
+            connection.execute("SET TIME ZONE 'UTC'; SET client_min_messages = error")
+            yield Inputs(connection, TABLES)
+        admin.execute("DROP DATABASE random_oracle WITH (FORCE)")
+
+
+def test_random_queries_follow(spark: SparkSession, inputs: Inputs) -> None:
+    run(spark, inputs, seed=1, queries=30)
+
+
+@pytest.mark.matrix
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_a_soak_of_random_queries(spark: SparkSession, inputs: Inputs) -> None:
+    """1,000 queries from a seed that is never the same; it is printed."""
+    first = int(os.environ.get("PENSTOCK_SEED", time.time_ns() // 10**9 * 1000))
+    for seed in range(first, first + int(os.environ.get("PENSTOCK_SOAK_SPARK", "1000")) // 50):
+        print(f"PENSTOCK_SEED={seed}", flush=True)
+        run(spark, inputs, seed, queries=50)
+
+
+def run(spark: SparkSession, inputs: Inputs, seed: int, queries: int) -> None:
+    random = Random(seed)
+    inputs.clear()
+    workload = Workload(inputs, random)
+    workload.round(24)
+    follower, grammar = Follower(Spark(spark), inputs), Grammar(random)
+    while len(follower.views) < queries:
+        sql = grammar.query(random.randint(1, 4))
+        try:
+            follower.start(f"v{len(follower.views)}", sql)
+        except UnsupportedQuery as error:
+            if "digits" not in error.message:
+                raise AssertionError(f"{error.message}: {sql}") from error
+    changed = workload.round(10)
+    follower.moved()
+    for view in follower.views:
+        try:
+            follower.refresh(view, changed)
+            follower.check(view)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {view.sql}\n{error}") from error
