@@ -29,8 +29,12 @@ class Upkeep:
         self._started = time.monotonic()  # a run first gets going
         self._swept: float | None = None
 
+    @property
+    def running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
     def step(self) -> None:
-        if self._thread is not None and self._thread.is_alive():
+        if self.running:
             return
         self.check()
         if time.monotonic() - self._started >= self._engine.settings.maintenance_interval:

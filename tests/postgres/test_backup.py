@@ -14,8 +14,11 @@ from servers import server_version
 
 import penstock
 from penstock.catalog import relations, stream_tables
-from penstock.errors import ConfigError, SlotLost
+from penstock.cut import Frontier
+from penstock.errors import ConfigError, PublishError, SlotLost
 from penstock.failpoint import FailpointReached, arm
+from penstock.lake.delta_log import Stamp
+from penstock.lake.other_history import check_known
 from penstock.lsn import Lsn
 from penstock.refresh.backup import backup, read, restore
 from penstock.relation.home import Home
@@ -149,3 +152,19 @@ def test_a_backup_that_was_not_finished_is_none(where: dict[str, Any], tmp_path:
         read(tmp_path / "half")
     with pytest.raises(ConfigError, match="is not empty"):
         restore(place.folder, Home.at(tmp_path / "home"), where["spare_db"])
+
+
+def test_a_delta_table_of_a_history_that_the_catalog_lost_is_not_taken_over(where: dict[str, Any]) -> None:
+    place = Place(**where, keep_log=False)
+    with penstock.connect(where["tmp_path"] / "home", where["catalog_db"]) as ps:
+        table, view = relations.find(ps.catalog, "t"), relations.find(ps.catalog, "view")
+        known = stream_tables.get(ps.catalog, "view")
+        assert known.frontier is not None
+        assert known.round is not None
+        now = int(ps.frontier()["shop"])
+        check_known(ps.catalog, table, Stamp("t", "", now, str(ps.frontier())))
+        check_known(ps.catalog, view, Stamp("view", "", known.round, str(known.frontier)))
+        for relation, position in ((table, now + 1), (view, known.round), (view, known.round + 1)):
+            with pytest.raises(PublishError, match="the catalog was put back to an earlier moment"):
+                check_known(ps.catalog, relation, Stamp("", "", position, str(Frontier(shop=now + 1))))
+    assert place.backup.files

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +16,19 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from servers import server_version
+from typer.testing import CliRunner
 
 import penstock
 from penstock.catalog import attempts, changelog, relations, stream_tables
 from penstock.catalog.alerts import CHANNEL
 from penstock.catalog.relations import Base
 from penstock.catalog.stream_tables import Refreshed
+from penstock.cli.main import app
 from penstock.cut import Frontier
-from penstock.errors import NotRetained, StorageDamaged
+from penstock.errors import NotRetained, StorageDamaged, StorageFull
 from penstock.failpoint import FailpointReached, arm
 from penstock.refresh import maintenance, retention
+from penstock.refresh.upkeep import Upkeep
 from penstock.relation.segment import SegmentWriter
 
 OPTIONS = {"assume_no_truncate": True} if server_version() < 11 else {}
@@ -34,7 +39,7 @@ class Shop:
     """A table with ten commits, each captured by itself, and its rows after each."""
 
     def __init__(self, tmp_path: Path, catalog_db: str, source_db: str, db: psycopg.Connection[Any]) -> None:
-        self._where = {"home": tmp_path / "home", "catalog": catalog_db}
+        self.where = {"home": tmp_path / "home", "catalog": catalog_db}
         self.states: dict[Frontier, Counter[Any]] = {}
         db.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
         db.execute("INSERT INTO t SELECT i, 0 FROM generate_series(1, 20) i")
@@ -48,7 +53,7 @@ class Shop:
                 self.note(ps, db)
 
     def open(self, **config: Any) -> penstock.Session:
-        return penstock.connect(**self._where, config=config)
+        return penstock.connect(**self.where, config=config)
 
     def note(self, ps: penstock.Session, db: psycopg.Connection[Any]) -> None:
         self.states[ps.catch_up()] = Counter(db.execute("SELECT * FROM t").fetchall())
@@ -328,3 +333,57 @@ def test_segments_that_were_dropped_meanwhile_are_not_brought_back(shop: Shop, m
         monkeypatch.setattr(maintenance.changelog, "replace", late)
         assert ps.maintain().merged == 0
         assert files(ps) == recorded(ps)
+
+
+def test_beside_a_run_the_upkeep_goes_on_by_itself(shop: Shop) -> None:
+    with shop.open(maintenance_interval=1) as ps:
+        upkeep = Upkeep(ps.engine)
+        upkeep.step()
+        assert upkeep.running is False, "a run first gets going"
+        deadline = time.monotonic() + 30
+        while len(recorded(ps)) > 1 and time.monotonic() < deadline:
+            upkeep.step()
+            time.sleep(0.05)
+        upkeep.end()
+        upkeep.check()
+        shop.check(ps)
+        (path,) = recorded(ps)
+        ps.home.path(path).unlink()
+        with pytest.raises(StorageDamaged):
+            shop.check(ps)
+
+
+def test_what_ends_a_step_ends_the_run_unless_it_may_pass(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    with shop.open(maintenance_interval=1) as ps:
+        for error, ends in ((StorageFull("no room"), False), (StorageDamaged("gone"), True)):
+
+            def fails(error: Exception = error, **_: object) -> None:
+                raise error
+
+            monkeypatch.setattr(ps.engine, "maintain", fails)
+            upkeep = Upkeep(ps.engine)
+            time.sleep(1)
+            upkeep.step()
+            upkeep.end()
+            with pytest.raises(StorageDamaged) if ends else nullcontext():
+                upkeep.check()
+
+
+def test_the_commands(shop: Shop) -> None:
+    def ran(*arguments: str, code: int = 0) -> str:
+        where = ["--home", str(shop.where["home"]), "--catalog", str(shop.where["catalog"])]
+        result = CliRunner().invoke(app, [*arguments, *where])
+        assert result.exit_code == code, result.output
+        return " ".join(result.output.split())
+
+    with shop.open() as ps:
+        shop.publish(ps, 5)
+    assert "shop.public.t" in ran("changelog", "show")
+    assert json.loads(ran("changelog", "show", "--json"))[0]["kept for"].startswith("history since")
+    assert "put together into" in ran("changelog", "maintain")
+    assert "0 damaged" in ran("changelog", "check")
+    assert "Changelog:" in ran("status")
+    with shop.open() as ps:
+        for path in recorded(ps):
+            ps.home.path(path).unlink()
+    assert "is gone" in ran("changelog", "check", code=1)
