@@ -104,7 +104,7 @@ def translate(error: psycopg.Error) -> SourceError:
         case pg.ObjectInUse():
             return SlotInUse(text, hint="Stop the other consumer, or use a slot of its own.")
         case psycopg.Error() if re.search(_NO_SLOT, text):
-            return SlotLost(text, hint="Run `penstock slots recreate` for its source; the tables are copied again.")
+            return SlotLost(text, hint="Run `penstock slots recover` for its source; the tables are copied again.")
         case psycopg.Error() if re.search(_NOT_STREAMED, text):
             return SourceError(
                 text,

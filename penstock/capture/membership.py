@@ -150,7 +150,7 @@ def _check_slot(connection: Connection, source: Source) -> None:
     if reason:
         raise SlotLost(
             f"the slot {source.slot} of source {source.name} cannot be read: {reason}",
-            hint=f"Run `penstock slots recreate {source.name}`; all its tables are copied again.",
+            hint=f"Run `penstock slots recover {source.name}`; all its tables are copied again.",
         )
 
 

@@ -46,6 +46,7 @@ SELECT pid, COALESCE(usename, '?'), COALESCE(application_name, ''), now() - xact
 FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 5
 """
 _RECREATE = "Run `penstock slots recreate` for {}; the tables are copied again."
+_RECOVER = "Run `penstock slots recover` for {}: the tables are copied again, stream tables over them stay."
 LEAVE_TIME = 5.0  # a killed client's WAL sender needs a moment to notice
 
 
@@ -300,13 +301,13 @@ def check_restorable(
             f"the server's log ends at {identity.position}, before {state.lsn}: an older backup was restored", hint=hint
         )
     if status is None:
-        raise SlotLost(f"replication slot {slot} does not exist", hint=hint)
+        raise SlotLost(f"replication slot {slot} does not exist", hint=_RECOVER.format(slot))
     if status.plugin != "pgoutput" or status.database != database:
         raise SlotLost(
             f"replication slot {slot} is another one ({status.plugin} on database {status.database})", hint=hint
         )
     if status.lost or status.confirmed_lsn is None:
-        raise SlotLost(f"replication slot {slot} is lost: {status.lost}", hint=hint)
+        raise SlotLost(f"replication slot {slot} is lost: {status.lost}", hint=_RECOVER.format(slot))
     if status.confirmed_lsn > state.lsn:
         raise SlotLost(
             f"slot {slot} stands at {status.confirmed_lsn}, past the checkpoint at {state.lsn}: "

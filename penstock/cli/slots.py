@@ -211,7 +211,7 @@ def forget(
 
 
 def _recreate(owner: SourceStatus | None) -> str:
-    return f"`penstock slots recreate {owner.name}` copies its tables again." if owner else ""
+    return f"`penstock slots recover {owner.name}` copies its tables again." if owner else ""
 
 
 def _owners(home: Path, catalog: str | None, *, needed: bool) -> tuple[SourceStatus, ...]:
