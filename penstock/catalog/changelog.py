@@ -64,6 +64,15 @@ def sizes(catalog: Catalog) -> dict[int, Size]:
     return {row.pop("relation_id"): Size(**row, dropped_files=0, dropped_bytes=0) for row in rows}
 
 
+def bases(catalog: Catalog) -> list[tuple[int, str, int | None]]:
+    """Every relation, also what operators remember, with the position of its newest base."""
+    rows = catalog.all(
+        "SELECT r.id, r.name, max(b.position) AS position FROM relations r LEFT JOIN bases b ON b.relation_id = r.id "
+        "WHERE NOT r.retired GROUP BY r.id, r.name ORDER BY r.name"
+    )
+    return [(row["id"], row["name"], row["position"]) for row in rows]
+
+
 def too_young(catalog: Catalog, since: datetime) -> dict[int, int]:
     """For each relation the position before the first segment with a change from `since` on."""
     rows = catalog.all(

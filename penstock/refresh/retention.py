@@ -72,8 +72,10 @@ def needs(catalog: Catalog, retention: float) -> list[Need]:
     """Everything that is needed now; each relation has at least its base."""
     places = _Places(catalog)
     readable = places.known.values()
-    found = [_base(catalog, one) for one in readable]
-    found += [_base(catalog, one) for view in readable if view.kind == "view" for one in _states(catalog, view)]
+    found = [
+        Need(id_, _NOWHERE if position is None else position, "base", f"the Delta table of {name}")
+        for id_, name, position in changelog.bases(catalog)
+    ]
     found += _of_stream_tables(places)
     found += _of_pins(catalog, places)
     since = datetime.now(UTC) - timedelta(seconds=retention)
@@ -81,17 +83,6 @@ def needs(catalog: Catalog, retention: float) -> list[Need]:
     young = changelog.too_young(catalog, since)
     found += [Need(one.id, young[one.id], "retention", who) for one in readable if one.id in young]
     return found
-
-
-def _states(catalog: Catalog, view: Relation) -> list[Relation]:
-    """What operators remember is read only as it is now."""
-    return relations.states_of(catalog, view)
-
-
-def _base(catalog: Catalog, relation: Relation) -> Need:
-    found = relations.bases(catalog, relation.id)
-    position = found[0].position if found else _NOWHERE
-    return Need(relation.id, position, "base", f"the Delta table of {relation.name}")
 
 
 class _Places:
@@ -161,14 +152,13 @@ def held(catalog: Catalog, retention: float) -> list[Held]:
     """Largest first."""
     found = needs(catalog, retention)
     least = keep_from(found)
-    known = {one.id: one for one in relations.every(catalog)}
-    known |= {one.id: one for view in list(known.values()) for one in _states(catalog, view)}
+    names = {id_: name for id_, name, _ in changelog.bases(catalog)}
     lines = []
     for id_, size in changelog.sizes(catalog).items():
-        if id_ in known:
+        if id_ in names:
             who = sorted({need.who for need in found if (need.relation_id, need.position) == (id_, least[id_])})
             oldest = None if size.oldest is None else f"{size.oldest:%Y-%m-%d %H:%M}"
-            lines.append(Held(known[id_].name, size.segments, size.rows, size.bytes, oldest, ", ".join(who)))
+            lines.append(Held(names[id_], size.segments, size.rows, size.bytes, oldest, ", ".join(who)))
     return sorted(lines, key=lambda line: -line.bytes)
 
 
