@@ -128,7 +128,7 @@ def _expected(connection: psycopg.Connection[Any], table: str) -> Counter[Any]:
 
 
 def _unrecorded_files(ps: penstock.Session) -> set[str]:
-    """Files in the changelog that no segment names."""
-    recorded = {row["path"] for row in ps.catalog.all("SELECT path FROM segments")}
+    """Files in the changelog that no segment names, and that are not waiting for the last of their readers."""
+    recorded = {row["path"] for row in ps.catalog.all("SELECT path FROM segments UNION SELECT path FROM dropped_files")}
     files = {ps.home.relative(file) for file in ps.home.changelog("").glob("**/*.parquet")}
     return files - recorded
