@@ -121,10 +121,10 @@ def _scalar_look(
     oid = column.pg.plain.oid
     if pa.types.is_decimal(native):
         scale = "max(min_scale({0}))" if version >= _NO_MIN_SCALE else "max(scale({0}))"
-        extremes = (_as_text(over("max({0})")), _as_text(over("min({0})")))
-        if column.pg.plain.decimal is not None:  # its digits fit; NaN may still be among them
-            return _Look(column, extremes, lambda answers: native if _finite(answers) else pa.string())
-        return _Look(column, (*extremes, over(scale)), _numeric_form)
+        most, least = (_as_text(over(f"{extreme}({{0}})")) for extreme in ("max", "min"))
+        if column.pg.plain.decimal is not None:  # its digits fit; NaN, the greatest, may still be among them
+            return _Look(column, (most,), lambda answers: native if _finite(answers) else pa.string())
+        return _Look(column, (most, least, over(scale)), _numeric_form)
     if oid in _TIMES and native != pa.string():
         return _Look(column, (over(_TIMES[oid]),), lambda answers: pa.string() if answers[0] is False else native)
     return None
