@@ -7,11 +7,11 @@ ARGS   ?=
 
 # Processes that share the tests: one has all of those on Spark, the rest is divided among the others, which mostly wait.
 LANES  ?= 2
-PYTEST  = $(BIN)/pytest -n $(LANES) --dist loadgroup
+PYTEST  = $(BIN)/pytest -n $(LANES) --dist loadscope --no-loadscope-reorder
 
 # What `make test-matrix` runs, and on which servers; those that the packages do not bring are fetched into .venv.
 PG      ?= 10 11 12 13 14 15 16 17 18
-CAPTURE := tests/postgres/capture tests/postgres/test_add_source.py tests/postgres/test_capture_errors.py tests/faults
+CAPTURE := tests/postgres/capture $(wildcard tests/postgres/test_*.py) tests/faults
 
 # A stamp per step, so that a changed pin does not compile kernels again and a changed kernel does not reinstall.
 INSTALLED := $(VENV)/.installed

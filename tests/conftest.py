@@ -6,10 +6,12 @@ import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from hypothesis import settings
+from lanes import SPARK, Lanes, lane
 from psycopg import sql
 from servers import NEWEST, server_version, start_server
 
@@ -25,16 +27,20 @@ _numbers = itertools.count(1)
 # collecting garbage beside the work. The code cache is as large as with optimising, not a fifth of it.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m")
 
+settings.register_profile("any machine", deadline=None)  # an example may wait for others: only a hang is an error
+settings.load_profile("any machine")
 
-@pytest.hookimpl(tryfirst=True)
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
+    return Lanes(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`since(version, feature)`: the test needs a feature that older servers do not have.
-
-    Of the processes that share a run, one has all the tests on Spark, for there is one Spark session.
-    """
+    """`since(version, feature)`: the test needs a feature that older servers do not have."""
+    if "PYTEST_XDIST_WORKER" in os.environ:  # the longest lane begins first
+        items.sort(key=lambda item: lane(item.nodeid) != SPARK)
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
         for marker in item.iter_markers("since"):
             version, feature = marker.args
             if server_version() < version:

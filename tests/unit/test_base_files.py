@@ -33,7 +33,7 @@ def wanted(draw: st.DrawFn) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]
     return [(names, draw(st.lists(st.tuples(*(values[n] for n in names)), max_size=4))) for names in chosen]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(files=st.lists(st.lists(rows, min_size=1, max_size=30), min_size=1, max_size=3), wanted=wanted())
 def test_matching(files: list[list[tuple[Any, ...]]], wanted: list[tuple[Any, ...]]) -> None:
     everything = [row for file in files for row in file]

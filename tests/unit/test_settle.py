@@ -100,7 +100,7 @@ def net(rows: list[tuple[Row, int]]) -> Counter[Row]:
     return Counter({row: weight for row, weight in total.items() if weight})
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(history=commands, changes=commands)
 def test_settled_changes_equal_the_true_ones(history: list[Any], changes: list[Any]) -> None:
     table = Table()

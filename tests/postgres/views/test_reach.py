@@ -83,11 +83,15 @@ def test_templates(inputs: Inputs, sql: str) -> None:
         follow(maintained, Random(seed + 17), rounds=3)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(seed=st.integers(0, 10**9))
-def test_random_queries(inputs: Inputs, seed: int) -> None:
-    random = Random(seed)
-    follow(Reached(inputs, Grammar(random, ()).query(2)), random, rounds=3)
+@pytest.mark.parametrize("examples", [40, pytest.param(400, marks=pytest.mark.matrix)])
+def test_random_queries(inputs: Inputs, examples: int) -> None:
+    @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(seed=st.integers(0, 10**9))
+    def follows(seed: int) -> None:
+        random = Random(seed)
+        follow(Reached(inputs, Grammar(random, ()).query(2)), random, rounds=3)
+
+    follows()
 
 
 def test_rows_were_left_out(inputs: Inputs) -> None:
