@@ -22,6 +22,7 @@ from penstock.errors import ConfigError, NotFound, NotYet, SourceError
 from penstock.failpoint import FailpointReached
 from penstock.lake.settling import settle_source
 
+pytestmark = pytest.mark.since(11, "a source needs no option about TRUNCATE")
 OPTIONS: dict[str, Any] = {"copy_range_blocks": 2, "copy_workers": 2}
 
 

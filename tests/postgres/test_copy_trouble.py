@@ -23,6 +23,7 @@ from penstock.errors import AlreadyExists, ConfigError, DecodeError, FormChanged
 from penstock.failpoint import FailpointReached
 from penstock.lake.settling import settle_source
 
+pytestmark = pytest.mark.since(11, "a source needs no option about TRUNCATE")
 Db = psycopg.Connection[Any]
 
 

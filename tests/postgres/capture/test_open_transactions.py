@@ -6,24 +6,21 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from servers import TEST_SETTINGS, start_server
 
 from penstock import capture
 from penstock.capture import PostgresSource, SourceConfig
-from penstock.embedded import SOURCE_SETTINGS, EmbeddedPostgres
+from penstock.embedded import EmbeddedPostgres
 from penstock.errors import SourceError
+
+pytestmark = pytest.mark.since(14, "streamed transactions and pulling")
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
     """A server that streams transactions from 64 kB on, and takes prepared ones."""
-    settings = {
-        **SOURCE_SETTINGS,
-        "fsync": "off",
-        "logical_decoding_work_mem": "64kB",
-        "max_prepared_transactions": "5",
-        "wal_sender_timeout": "3s",
-    }
-    server = EmbeddedPostgres(tmp_path_factory.mktemp("open") / "pg", settings)
+    settings = {**TEST_SETTINGS, "logical_decoding_work_mem": "64kB", "wal_sender_timeout": "3s"}
+    server = start_server(tmp_path_factory.mktemp("open") / "pg", settings)
     with psycopg.connect(server.dsn, autocommit=True) as db:
         db.execute("CREATE TABLE a (id int PRIMARY KEY, x text); CREATE TABLE b (id int PRIMARY KEY, y numeric(9,2))")
     yield server
@@ -123,6 +120,7 @@ def test_a_transaction_beyond_memory_is_spilled_and_delivered_in_parts(db, opene
     assert not list(tmp_path.rglob("*.arrow")), "spilled rows go once they are read"
 
 
+@pytest.mark.since(15, "two-phase decoding")
 def test_prepared_transactions_survive_a_restart_and_hold_the_slot(server, db, opened, drain):
     source = opened("two_phase", two_phase=True)
     source.open()
@@ -199,18 +197,18 @@ def test_a_transaction_longer_than_a_range_is_left_to_the_stream(server, db, ope
     received = drain(source)
     state = source.checkpoint()
     source.close()
-    monkeypatch.setattr(capture.pull, "_RANGE", 100_000)
+    monkeypatch.setattr(capture.pull, "_RANGE", 20_000)
     monkeypatch.setattr(capture.pull, "_LAST", 1000)
-    monkeypatch.setattr(capture.reading, "_LOOK_EVERY", 50_000)
+    monkeypatch.setattr(capture.reading, "_LOOK_EVERY", 100_000)
     db.execute("INSERT INTO b VALUES (1, 1)")
-    big(db, 1, 8000)
+    big(db, 1, 2000)
     db.execute("INSERT INTO b VALUES (2, 2)")
-    big(db, 20_000, 8000)
+    big(db, 20_000, 2000)
     source.restore(state)
     source.open()
     drain(source, received)
     assert rows(received) == table(db)
-    assert len(received.rows("public.a")) == 16_000
+    assert len(received.rows("public.a")) == 4000
 
 
 def test_partly_rolled_back_blocks_stay_in_bounds_at_their_commit(server, db, opened, drain, tmp_path):
