@@ -14,7 +14,9 @@ from penstock.refresh.decision import Mode
 from penstock.refresh.plans import Plans
 from penstock.refresh.round import LEASE
 from penstock.refresh.schedule import Schedule
+from penstock.refresh.source_views import source_views
 from penstock.relation.home import Home
+from penstock.views.inline import inline_views
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
 _DIALECTS = ("postgres", "spark")
@@ -31,6 +33,8 @@ def create(
     wanted = Mode.parse(mode)
     if schedule is not None:
         Schedule.parse(schedule)
+    known = relations.every(catalog)
+    query = inline_views(query, source_views(catalog, known))
     found = stream_tables.lookup(catalog, name)
     if found is not None:
         if (found.query, found.dialect, found.mode, found.schedule) == (query, dialect, wanted, schedule):
@@ -39,7 +43,6 @@ def create(
             f"stream table {name!r} exists with another definition",
             hint="Alter it, or drop it first.",
         )
-    known = relations.every(catalog)
     view = plans.compile(name, query, dialect, known)
     ids = {relation.name: relation.id for relation in known}
     with catalog.lease(LEASE) as lease, catalog.commit(lease, None, "create") as commit:

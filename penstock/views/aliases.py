@@ -15,18 +15,25 @@ def unique_aliases(tree: exp.Expr) -> None:
     >>> tree.sql()
     'SELECT a.x FROM t AS a WHERE EXISTS(SELECT 1 FROM t AS a_2 WHERE a_2.x = 1)'
     """
-    uses = []
+    uses: list[tuple[str, exp.Expr, list[exp.Column]]] = []
     for scope in reversed(traverse_scope(tree)):
         for alias, (node, _) in scope.selected_sources.items():
-            uses.append((alias, node, [column for column in scope.columns if column.table == alias]))
+            uses.append((alias, _named(node), [column for column in scope.columns if column.table == alias]))
     taken: set[str] = set()
-    for alias, node, columns in uses:
+    for alias, named, columns in uses:
         name, number = alias, 1
         while name in taken:
             number += 1
             name = f"{alias}_{number}"
         taken.add(name)
         if name != alias:
-            node.args["alias"].set("this", exp.to_identifier(name, quoted=True))
+            named.args["alias"].set("this", exp.to_identifier(name, quoted=True))
             for column in columns:
                 column.set("table", exp.to_identifier(name, quoted=True))
+
+
+def _named(node: exp.Expr) -> exp.Expr:
+    """What carries the alias: a subquery's SELECT is told without its parentheses."""
+    while not node.args.get("alias") and node.parent is not None:
+        node = node.parent
+    return node

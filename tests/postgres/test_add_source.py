@@ -163,7 +163,7 @@ def test_a_bad_query_is_refused_by_name_and_leaves_nothing(
         ("SELECT idd FROM public.good", InvalidQuery, "idd"),
         ("SELECT id FROM nowhere", PenstockError, "nowhere"),
         ("SELECT id FROM good", AmbiguousName, "shop.extra.good, shop.public.good"),
-        ("SELECT DISTINCT v FROM public.good", UnsupportedQuery, "DISTINCT"),
+        ("SELECT id FROM public.good TABLESAMPLE SYSTEM (10)", UnsupportedQuery, "TABLESAMPLE"),
         ("SELECT random() FROM public.good", UnsupportedQuery, r"random\(\)"),
     ]
     for query, error, match in bad:
@@ -175,3 +175,25 @@ def test_a_bad_query_is_refused_by_name_and_leaves_nothing(
             ps.create_stream_table("v", "SELECT id FROM public.good", **arguments)
         assert problem.value.hint
     assert ps.status().stream_tables == ()
+
+
+def test_a_view_of_the_source_is_put_in_its_place(
+    ps: penstock.Session, admin: psycopg.Connection[Any], source_db: str
+) -> None:
+    admin.execute(
+        "CREATE SCHEMA extra; CREATE VIEW evens AS SELECT id, v FROM good WHERE id % 2 = 0; "
+        "CREATE VIEW extra.counted AS SELECT v, count(*) AS n FROM evens e GROUP BY v HAVING count(*) > 1; "
+        "CREATE VIEW extra.evens AS SELECT 1 AS id; CREATE MATERIALIZED VIEW kept AS SELECT id FROM good"
+    )
+    ps.add_source("shop", source_db, tables=["public.good"])
+    query = "WITH c AS (SELECT * FROM extra.counted) SELECT c.n, e.id FROM c JOIN shop.public.evens e ON e.v = c.v"
+    ps.create_stream_table("v", query, mode="DIFFERENTIAL")
+    ps.create_stream_table("v", query, mode="DIFFERENTIAL")  # the same again
+    assert "scan shop.public.good" in ps.explain("v")
+    with pytest.raises(AmbiguousName, match=r"shop\.extra\.evens, shop\.public\.evens"):
+        ps.create_stream_table("w", "SELECT id FROM evens")
+    with pytest.raises(PenstockError, match="kept"):
+        ps.create_stream_table("w", "SELECT id FROM kept")
+    admin.execute("CREATE OR REPLACE VIEW evens AS SELECT id, v FROM good WHERE id % 2 = 1")
+    with pytest.raises(AlreadyExists):
+        ps.create_stream_table("v", query, mode="DIFFERENTIAL")

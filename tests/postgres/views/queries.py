@@ -183,6 +183,8 @@ TEMPLATES = [
     "SELECT w.k, l.id FROM w LEFT JOIN LATERAL (SELECT id FROM t WHERE t.k = w.k ORDER BY n, id LIMIT 2) l ON true",
     "SELECT t.id, l.twice, l.twice + 1 AS more FROM t, LATERAL (SELECT t.n * 2 AS twice) l WHERE l.twice > 0",
     "SELECT a.k, l.d FROM u a JOIN LATERAL (SELECT a.n - b.n AS d FROM u b WHERE b.k = a.k AND b.n < a.n) l ON l.d > 0",
+    "SELECT x.k FROM (SELECT x.k FROM (SELECT k FROM u WHERE n > 0) x) x JOIN (SELECT x.k FROM w x) y ON y.k = x.k",
+    "WITH x AS (SELECT k FROM u) SELECT x.k FROM x WHERE x.k IN (SELECT x.k FROM (SELECT k FROM w) x) AND x.k > 0",
     "SELECT DISTINCT k, s FROM u",
     "SELECT DISTINCT id, k FROM t",
     "SELECT DISTINCT u.k, w.s FROM u JOIN w ON w.k = u.k WHERE u.n > 0",

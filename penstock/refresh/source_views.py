@@ -1,0 +1,70 @@
+"""What a name means that is no relation here: a view of a source database, by its definition there.
+
+The definition is taken when a stream table is made and stays as it was then; the tables it names are the source's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp, parse_one
+
+from penstock.capture.connection import connect
+from penstock.catalog import relations, sources
+from penstock.catalog.relations import Relation
+from penstock.catalog.sources import Source
+from penstock.catalog.store import Catalog
+from penstock.errors import AmbiguousName, NotFound
+from penstock.views.inline import Definition
+
+_VIEWS = """
+    SELECT n.nspname, c.relname, pg_get_viewdef(c.oid)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind = 'v' AND c.relname = %s AND (%s = '' OR n.nspname = %s)
+      AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+    ORDER BY 1, 2
+"""
+
+
+def source_views(catalog: Catalog, known: Sequence[Relation]) -> Definition:
+    """A name's definition, if it is a view of one of the sources; a source is asked only about names unknown here."""
+
+    def definition(parts: tuple[str, ...]) -> exp.Expr | None:
+        try:
+            relations.choose(known, ".".join(parts))
+        except AmbiguousName:
+            return None  # known, more than once: said when the query is compiled
+        except NotFound:
+            return _found(parts, sources.every(catalog))
+        return None
+
+    return definition
+
+
+def _found(parts: tuple[str, ...], every: Sequence[Source]) -> exp.Expr | None:
+    *before, view = parts
+    schema = before[-1] if before else ""
+    named = before[-2] if len(before) > 1 else None
+    found = [
+        (f"{source.name}.{row[0]}.{row[1]}", source, str(row[2]))
+        for source in every
+        if named in (None, source.name)
+        for row in _ask(source, schema, view)
+    ]
+    if len(found) > 1:
+        names = ", ".join(name for name, _, _ in found)
+        raise AmbiguousName(f"{view!r} could be any of: {names}", hint="Write the name with its schema and source.")
+    if not found:
+        return None
+    _, source, text = found[0]
+    tree = parse_one(text, read="postgres")
+    for table in tree.find_all(exp.Table):
+        if table.args.get("db"):
+            table.set("catalog", exp.to_identifier(source.name, quoted=True))
+    return tree
+
+
+def _ask(source: Source, schema: str, view: str) -> list[tuple[str, str, str]]:
+    with connect(source.dsn) as connection:
+        connection.execute("SET search_path = ''")  # so that the definition names tables with their schema
+        return [(str(a), str(b), str(c)) for a, b, c in connection.execute(_VIEWS, (view, schema, schema)).fetchall()]
