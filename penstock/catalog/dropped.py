@@ -86,9 +86,14 @@ def _remove_empty(folder: Path, root: Path) -> None:
     if hour >= tuple(f"{datetime.now(UTC) - timedelta(hours=1):%Y/%m/%d/%H}".split("/")):
         return
     for one in (folder, *folder.parents):
-        if one == root or any(one.iterdir()):
+        if one == root:
             return
-        one.rmdir()
+        try:
+            one.rmdir()
+        except FileNotFoundError:
+            continue  # another process was faster
+        except OSError:
+            return  # it is not empty
 
 
 def size(catalog: Catalog) -> tuple[int, int]:

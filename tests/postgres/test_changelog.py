@@ -312,6 +312,21 @@ def test_rows_of_the_catalog_do_not_grow_for_ever(shop: Shop) -> None:
         shop.check(ps, since=9)
 
 
+def test_empty_folders_go_and_one_that_is_gone_is_no_error(shop: Shop) -> None:
+    with shop.open() as ps:
+        root = ps.home.changelog()
+        old, gone = (root / "tables/shop/2001/02/03" / hour for hour in ("04", "05"))
+        old.mkdir(parents=True)
+        (root / "tables/shop/2001/02/04/05").mkdir(parents=True)
+        for folder in (old, gone):
+            path = ps.home.relative(folder / "t_a00000001-0001.parquet")
+            ps.catalog.connection.execute("INSERT INTO dropped_files (path, bytes) VALUES (%s, 0)", (path,))
+        ps.maintain()
+        assert [found.name for found in (root / "tables/shop/2001/02").iterdir()] == ["04"]
+        assert ps.catalog.all("SELECT * FROM dropped_files WHERE relation_id IS NULL") == []
+        shop.check(ps)
+
+
 def test_a_segment_that_was_changed_is_named(shop: Shop) -> None:
     with shop.open() as ps:
         (path, *_) = sorted(recorded(ps))
