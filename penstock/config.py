@@ -28,6 +28,10 @@ class Settings(BaseModel):
         None, gt=0, description="Bytes of changelog past which history, pins and late readers are given up."
     )
     snapshot_timeout: float = Field(30.0, gt=0, description="Seconds to wait for a consistent snapshot of a source.")
+    verify_workers: int = Field(2, ge=1, le=64, description="verify(): connections that read a source at once.")
+    verify_interval: float | None = Field(
+        None, ge=1, description="run(): seconds between verifications; none if not set."
+    )
 
     @classmethod
     def of(cls, given: Settings | Mapping[str, Any] | None) -> Settings:

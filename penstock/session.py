@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Self
 from penstock.capture import recovery
 from penstock.capture.home_copy import Progress
 from penstock.capture.recovery import Recovery
-from penstock.catalog import pins, relations, sources, stream_tables
+from penstock.catalog import pins, relations, sources, stream_tables, verifications
 from penstock.catalog.stream_tables import Refreshed
+from penstock.catalog.verifications import Verified
 from penstock.config import Settings
 from penstock.cut import Frontier
 from penstock.errors import NotYet
@@ -193,16 +194,21 @@ class Session:
         """Bring the Delta table of a table or stream table to its newest state; nothing happens if it is there."""
         return self.engine.publish(name)
 
-    def verify(self, name: str | None = None, *, repair: bool = False) -> Verification:
+    def verify(
+        self, name: str | None = None, *, repair: bool = False, progress: Progress | None = None
+    ) -> Verification:
         """Compare with PostgreSQL at one exact LSN: a source with the stream tables over it, or one relation.
 
-        Captures up to that LSN and refreshes the stream tables to it first.
+        Captures up to that LSN and refreshes the stream tables to it first, or waits for the process that does.
+        `repair` puts right what differs: the rows alone, or the table where they are too many, and views computed anew.
         """
         from penstock.refresh.verify import verify
 
-        if repair:
-            raise NotYet("verify(repair=True)", hint="Remove the source and add it again.")
-        return verify(self.engine, name)
+        return verify(self.engine, name, progress, repair=repair)
+
+    def verify_history(self, limit: int = 100) -> list[Verified]:
+        """What verifications found, newest first."""
+        return verifications.history(self.catalog, limit)
 
     def maintain(self) -> Maintained:
         """One step of the changelog's upkeep, as `run` takes them: what nobody needs goes, small segments are put

@@ -10,7 +10,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from penstock.capture import membership
@@ -97,6 +97,10 @@ class Captures:
             with self._alone(name) as lease:
                 membership.copy_again(self._catalog, lease, source, table)
         self._copy(name, progress)
+
+    def alone(self, name: str) -> AbstractContextManager[Lease]:
+        """The right to change a source's position and its tables, for as long as the block lasts."""
+        return self._alone(name)
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[Lease]:

@@ -6,8 +6,8 @@ other columns only for groups with hits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +58,20 @@ class BaseFiles:
             for file in self._files
         ]
         return pa.concat_tables(parts) if parts else schema.empty_table()
+
+    def parts(self, schema: pa.Schema) -> Iterator[Callable[[], pa.Table]]:
+        """The rows in parts of a row group each, read when called, in any thread."""
+        for file in self._files:
+            offset = 0
+            footer = self._footer(file)
+            for group in range(footer.num_row_groups):
+                yield partial(self._part, file, group, offset, schema)
+                offset += footer.row_group(group).num_rows
+
+    def _part(self, file: str, group: int, offset: int, schema: pa.Schema) -> pa.Table:
+        with pq.ParquetFile(file, metadata=self._footer(file)) as reader:
+            rows = reader.read_row_group(group, columns=schema.names, use_threads=False)
+        return _with(rows, self._mask(file, offset)).cast(schema)
 
     def lookup(self, keys: pa.Table, schema: pa.Schema) -> pa.Table:
         """The rows whose key is among `keys` (a table of the key columns)."""

@@ -112,6 +112,8 @@ class Reader:
     def frame(self, rows: pa.Table, relation: Relation, columns: Sequence[str]) -> DataFrame:
         """Arrow rows with a weight as a Spark relation whose size the planner knows."""
         whole = rows.select([*columns, WEIGHT]).combine_chunks()  # Spark 4.2 stops reading at a chunk without rows
+        if not whole.num_rows:  # it also cannot take times or lists without any chunk
+            whole = pa.table([pa.array([], field.type) for field in whole.schema], schema=whole.schema)
         return self.spark().createDataFrame(whole, schema=_struct(ddl(relation, columns)))
 
     def state(self, relation: Relation, position: int, columns: Sequence[str]) -> DataFrame:

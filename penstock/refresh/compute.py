@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from penstock.catalog.relations import Relation
-from penstock.lake.reader import PENDING, SMALL, Reader, net
+from penstock.lake.reader import PENDING, SMALL, Reader, expand, net
 from penstock.refresh import reads
 from penstock.refresh.plans import Plan, Rendered
 from penstock.refresh.reads import At, Frames
@@ -92,6 +92,18 @@ def full_refresh(reader: Reader, plan: Plan, inputs: Sequence[Input], stored: St
         return _write_rows({name: _minus(reader, rows, stored, name) for name, rows in new.items()}, writers)
     made = _outputs(reader, rendered, frames, stored)
     return _write_frames({name: _minus_frame(reader, rows, stored, name) for name, rows in made.items()}, writers)
+
+
+def anew(reader: Reader, plan: Plan, inputs: Mapping[str, tuple[Relation, int]]) -> DataFrame:
+    """The view's rows, computed from its inputs at their positions; nothing stored of it is read."""
+    rendered = plan.full()
+    _bind({
+        read: reader.rows(*inputs[read.relation], plan.view.used_columns[read.relation])
+        for read in rendered.program.reads
+    })  # fmt: skip
+    frame = reader.spark().sql(rendered.program.outputs[VIEW].sql)
+    names = [column for column in frame.columns if column != WEIGHT]
+    return expand(net(frame, names), names)
 
 
 def size(reader: Reader, relation: Relation) -> int:

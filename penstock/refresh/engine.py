@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -58,6 +58,10 @@ class Engine:
 
         return Reader(self.home, self.catalog, lambda: self.spark)
 
+    def read_anew(self) -> None:
+        """Forget what reading remembers: the files are what counts."""
+        self.__dict__.pop("reader", None)
+
     @cached_property
     def plans(self) -> Plans:
         from penstock.refresh.plans import Plans
@@ -74,11 +78,13 @@ class Engine:
             settle_source(self.reader, self.catalog, lease, source.name)
         return readable(self.catalog)
 
-    def refresh(self, names: Sequence[str], to: Frontier | None = None) -> dict[str, Refresh]:
+    def refresh(
+        self, names: Sequence[str], to: Frontier | None = None, *, anew: Collection[str] = ()
+    ) -> dict[str, Refresh]:
         """Bring stream tables, and those they read, to one frontier in one round."""
         from penstock.refresh import round as rounds
 
-        return rounds.refresh(self.reader, self.catalog, self.plans, names, to) if names else {}
+        return rounds.refresh(self.reader, self.catalog, self.plans, names, to, anew) if names else {}
 
     def position(self, name: str, at: Frontier | None = None) -> tuple[Relation, int, Frontier]:
         """A relation, and where it is at a frontier; by default the newest it can be read at."""

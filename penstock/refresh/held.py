@@ -32,6 +32,21 @@ def as_held(column: Column) -> sql.Composed:
     return _held(name, held) if held != pa.string() or not _is_text(column) else name
 
 
+def text_as_held(column: Column) -> sql.Composed:
+    """The text of a column that holds one, as a text: char(n) keeps its padding."""
+    name = sql.Composed([sql.Identifier(column.name)])
+    plain = column.pg.plain.oid in (25, 1043) and not column.pg.in_text_form
+    return name if plain else _held(name, pa.string())
+
+
+def element_as_held(column: Column, element: sql.Composed) -> sql.Composed:
+    """An element of a column that holds lists: text where it is held as one, else a value of a type without domains."""
+    if column.arrow.value_type == pa.string():
+        return _held(element, pa.string())
+    base = _base_of_elements(column)
+    return element if base is None else sql.SQL(f"{{}}::{base.name}").format(element)
+
+
 def _base_of_elements(column: Column) -> PgType | None:
     """The base of an array's domain, by the server's own spelling: clients do not know an array of a domain."""
     element = column.pg.plain.element

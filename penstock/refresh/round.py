@@ -7,7 +7,7 @@ transaction then makes all of it real, so no reader ever sees a view that is ahe
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.catalog import attempts, relations, stream_tables
@@ -54,12 +54,16 @@ class _Outcome:
 class Round:
     """The state of one round while it is computed: nothing of it is visible before `commit`."""
 
-    def __init__(self, reader: Reader, catalog: Catalog, plans: Plans, lease: Lease, target: Frontier) -> None:
+    def __init__(
+        self, reader: Reader, catalog: Catalog, plans: Plans, lease: Lease, target: Frontier,
+        anew: Collection[str] = (),
+    ) -> None:  # fmt: skip
         self._catalog = catalog
         self._reader = reader
         self._plans = plans
         self._lease = lease
         self._target = target
+        self._anew = anew
         self._known = {relation.id: relation for relation in relations.every(catalog)}
         self._tables = {table.relation_id: table for table in stream_tables.every(catalog)}
         self._attempt: int | None = None
@@ -121,6 +125,8 @@ class Round:
         reader = self._reader.beside(self._pending)
         inputs = [self._input(self._known[one], before, target) for one in table.inputs]
         mode = Mode(table.mode)
+        if before and table.name in self._anew:
+            return self._compute(reader, table, inputs, Decision(Action.REINITIALIZE, "asked for"))
         anew = [one.relation.name for one in inputs if before and one.before < one.relation.since]
         if anew and before != target:
             reason = f"{', '.join(anew)} was copied again"
@@ -167,7 +173,11 @@ class Round:
         return _Outcome(decision, written, changes.inserted, changes.deleted)
 
     def _commit(self) -> None:
-        moved = {id_: done for id_, done in self._done.items() if self._tables[id_].frontier != done.frontier}
+        moved = {
+            id_: done
+            for id_, done in self._done.items()
+            if self._tables[id_].frontier != done.frontier or id_ in self._pending
+        }
         if not moved and not self._pending:
             return
         hit("refresh.files_written")
@@ -183,9 +193,13 @@ class Round:
 
 
 def refresh(
-    reader: Reader, catalog: Catalog, plans: Plans, names: Sequence[str], to: Frontier | None = None
-) -> dict[str, Refresh]:
-    """Bring stream tables, and all they read, to `to` (default: everything readable now) in one round."""
+    reader: Reader, catalog: Catalog, plans: Plans, names: Sequence[str], to: Frontier | None = None,
+    anew: Collection[str] = (),
+) -> dict[str, Refresh]:  # fmt: skip
+    """Bring stream tables, and all they read, to `to` (default: everything readable now) in one round.
+
+    Those named in `anew` are computed from their inputs alone, and what is stored of them is corrected by that.
+    """
     with catalog.lease(LEASE) as lease:
         attempts.collect(catalog, reader.home, lease)
-        return Round(reader, catalog, plans, lease, to or readable(catalog)).refresh(names)
+        return Round(reader, catalog, plans, lease, to or readable(catalog), anew).refresh(names)

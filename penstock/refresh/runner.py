@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from penstock.catalog import relations, stream_tables
 from penstock.errors import PenstockError
 from penstock.refresh.schedule import Schedule
+from penstock.refresh.scheduled_verify import ScheduledVerification
 from penstock.refresh.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -39,11 +40,13 @@ def run(engine: Engine, stop: threading.Event) -> None:
 def _loop(engine: Engine, stop: threading.Event, upkeep: Upkeep) -> None:
     due: dict[str, float] = {}
     published: dict[str, float] = {}
+    verifying = ScheduledVerification(engine)
     pause = _TICK
     while not stop.is_set():
         try:
             upkeep.step()
             _tick(engine, due, published)
+            verifying.tick()
             pause = _TICK
         except PenstockError as error:
             if not error.transient:

@@ -105,7 +105,6 @@ IN_A_HOME = [
     (["sql", "SELECT * FROM orders"], "no table or stream table 'orders'", "Known relations"),
     (["sql", "CREATE STREAM TABLE v AS SELECT 1"], "not available yet", ""),
     (["sql", "SELECT FROM WHERE"], "this is not spark SQL", "Check"),
-    (["verify", "--repair"], "not available yet", ""),
 ]
 
 

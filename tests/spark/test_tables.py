@@ -133,6 +133,19 @@ def test_changes_between_two_frontiers_turn_one_state_into_the_other(ps: penstoc
         assert +total == rows_in(source_db, name)
 
 
+def test_a_table_without_rows_but_with_times_and_lists_is_read_and_published(
+    ps: penstock.Session, source_db: str
+) -> None:
+    with psycopg.connect(source_db, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, at timestamptz, list int[])")
+        connection.execute("INSERT INTO t VALUES (1, now(), '{1}')")
+        ps.add_source("shop", source_db, tables=["t"])
+        connection.execute("TRUNCATE t")
+    ps.catch_up()
+    assert ps.table("t").collect() == []
+    assert ps.publish("t").rows == 0
+
+
 def test_a_foreign_commit_on_the_delta_table_is_refused(ps: penstock.Session, source_db: str) -> None:
     with psycopg.connect(source_db, autocommit=True) as connection:
         connection.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
