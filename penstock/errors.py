@@ -17,7 +17,8 @@
     │   ├── NoSlotLeft
     │   ├── UnsafeTable        capturing it would make the application's own statements fail
     │   ├── SchemaChanged      the table no longer has the shape that was captured
-    │   │   └── FormChanged    a value came that only the text form of its column can hold
+    │   │   ├── FormChanged    a value came that only the text form of its column can hold
+    │   │   └── BecameNullable a NULL came where none was allowed
     │   ├── DecodeError        a value that cannot be held without loss
     │   └── SlotLost           the slot is gone, or ahead of what is durable here
     ├── CatalogError           the catalog cannot be reached or used
@@ -27,6 +28,7 @@
     ├── StorageDamaged         a file here is gone, or is not what was written
     ├── NotRetained            the asked frontier can no longer, or not yet, be read
     ├── RefreshError           a refresh could not be computed
+    │   └── Suspended          the stream table does not fit what it reads any more
     └── PublishError           a Delta table is not as penstock left it
 
 Whether to try again is decided by class: `transient` is True only where the same call may succeed later.
@@ -123,11 +125,19 @@ class UnsafeTable(SourceError):
 
 
 class SchemaChanged(SourceError):
-    """The table no longer has the shape that was captured."""
+    """The table no longer has the shape that was captured; `table` is its name, as it was captured."""
+
+    def __init__(self, message: str, *, hint: str | None = None, table: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.table = table
 
 
 class FormChanged(SchemaChanged):
     """A value came that only the text form of its column can hold: to the column, a change of its type."""
+
+
+class BecameNullable(SchemaChanged):
+    """A NULL came where none was allowed: opened again, the source knows its new shape."""
 
 
 class DecodeError(SourceError):
@@ -168,6 +178,10 @@ class NotRetained(PenstockError):
 
 class RefreshError(PenstockError):
     """A refresh could not be computed."""
+
+
+class Suspended(RefreshError):
+    """A stream table does not fit what it reads any more."""
 
 
 class PublishError(PenstockError):

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 from penstock.capture import recovery
 from penstock.capture.home_copy import Progress
 from penstock.capture.recovery import Recovery
-from penstock.catalog import pins, relations, sources, stream_tables, verifications
+from penstock.catalog import pins, relations, source_events, sources, stream_tables, verifications
+from penstock.catalog.source_events import SourceEvent
 from penstock.catalog.stream_tables import Refreshed
 from penstock.catalog.verifications import Verified
 from penstock.config import Settings
@@ -29,6 +30,7 @@ from penstock.relation.home import Home
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.capture.source_apply import SourcePlan
     from penstock.lake.publish import Published
     from penstock.refresh.backup import Backup
     from penstock.refresh.maintenance import Maintained
@@ -93,6 +95,23 @@ class Session:
         """
         self.engine.captures.add(name, dsn, tables, options, progress)
 
+    def apply_sources(
+        self, path: str | Path, *, dry_run: bool = False, progress: Progress | None = None
+    ) -> list[SourcePlan]:
+        """Bring sources to what a YAML file says of them (docs/many-tables.md).
+
+        Everything is compared before anything is changed. Idempotent; `dry_run` only compares. Sources that the file
+        does not name are left alone.
+        """
+        from penstock.capture.config import SourceConfig
+        from penstock.capture.source_apply import plan
+        from penstock.capture.source_file import read_file
+
+        plans = [plan(self.catalog, spec) for spec in read_file(path, SourceConfig.types())]
+        for one in plans if not dry_run else ():
+            self.engine.captures.apply(one, progress)
+        return plans
+
     def remove_source(self, name: str, *, force: bool = False) -> None:
         """Drop the source's slot and publication, and its tables here. Refused while a stream table reads them.
 
@@ -111,9 +130,17 @@ class Session:
         """Copy one table again, as it is now, while the source's others go on.
 
         Until that is done the table cannot be read; the stream tables over it are then computed anew at their next
-        refresh. A table whose columns changed can be copied again while no stream table reads it.
+        refresh, or suspended if a column that they use has changed.
         """
         self.engine.captures.resync(source, table, progress)
+
+    def events(self, source: str, limit: int = 100) -> list[SourceEvent]:
+        """What happened to a source's tables, newest first: changes followed, tables copied again, new or gone."""
+        return source_events.recent(self.catalog, sources.get(self.catalog, source).id, limit)
+
+    def resume(self, source: str) -> Frontier:
+        """After a pause in front of a schema change: follow what changed up to now; the next change pauses again."""
+        return self.engine.catch_up(following=source)
 
     def catch_up(self, until: Frontier | None = None) -> Frontier:
         """Capture and settle everything committed now (or up to `until`); returns the frontier that can be read."""

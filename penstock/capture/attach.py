@@ -23,6 +23,7 @@ from penstock.capture.continuity import check_same_log
 from penstock.capture.copy_pool import open_snapshot
 from penstock.capture.copy_ranges import CopyRange, TableSize, plan_ranges, table_sizes
 from penstock.capture.discover import SourceTable, discover
+from penstock.capture.evolution import Known
 from penstock.capture.forms import choose_forms
 from penstock.capture.publication import (
     Membership,
@@ -127,7 +128,11 @@ def attach_finished(connection: Connection, config: SourceConfig, state: Checkpo
 
 
 def attach_restored(
-    connection: Connection, config: SourceConfig, state: Checkpoint, expected: Mapping[str, Schema] | None
+    connection: Connection,
+    config: SourceConfig,
+    state: Checkpoint,
+    expected: Mapping[str, Schema] | None,
+    storages: Mapping[str, Known] | None = None,
 ) -> Attached:
     check_server(connection)
     check_truncates(connection, config.assume_no_truncate)
@@ -144,7 +149,9 @@ def attach_restored(
     tables = select(connection, tables, Selection.of(config), config.publication_name)
     check_readable(connection, tables)
     if config.on_schema_change == "follow" and config.snapshot_mode != "always":
-        tables = _as_known(connection, tables, expected or {})
+        _check_asked(tables, expected or {})
+        expected = {name: loosened(schema, tables[name].schema) for name, schema in (expected or {}).items()}
+        tables = _as_known(connection, tables, expected, storages or {})
     else:
         check_expected(tables, expected)
     if config.toast_handling == "require-full":
@@ -198,10 +205,12 @@ def _check_asked(tables: Mapping[str, SourceTable], expected: Mapping[str, Schem
 
 
 def _as_known(
-    connection: Connection, tables: dict[str, SourceTable], expected: Mapping[str, Schema]
+    connection: Connection,
+    tables: dict[str, SourceTable],
+    expected: Mapping[str, Schema],
+    storages: Mapping[str, Known],
 ) -> dict[str, SourceTable]:
     """A table that changed since is taken up in the shape it had: the WAL tells where it got the new one."""
-    _check_asked(tables, expected)
     known = dict(tables)
     for name, schema in expected.items():
         if differs(schema, tables[name].schema) is None:
@@ -210,8 +219,21 @@ def _as_known(
         if None in types:
             raise schema_changed(name, "a column's type does not exist any more")
         sends = tuple(found[1] for found in types if found is not None)
-        known[name] = replace(tables[name], schema=schema, sends=sends, filenode=0, attributes=0)
+        then = storages.get(name, Known())
+        known[name] = replace(
+            tables[name], schema=schema, sends=sends, filenode=then.filenode, attributes=then.attributes
+        )
     return known
+
+
+def loosened(recorded: Schema, found: Schema) -> Schema:
+    """The recorded shape, with columns that may be NULL where they may be now.
+
+    The WAL need not tell of it before the first NULL, and of the rows before it is no less true.
+    """
+    now = {column.attnum: column.nullable for column in found.columns}
+    columns = tuple(replace(c, nullable=c.nullable or now.get(c.attnum, False)) for c in recorded.columns)
+    return recorded if columns == recorded.columns else replace(recorded, columns=columns)
 
 
 def _as_captured(
@@ -232,7 +254,8 @@ def held_as(expected: Schema, found: Schema) -> Schema:
     if found is expected:
         return found
     pairs = zip(found.columns, expected.columns, strict=True)
-    return replace(found, columns=tuple(replace(new, nullable=old.nullable, spark=old.spark) for new, old in pairs))
+    columns = tuple(replace(new, nullable=old.nullable, spark=old.spark, missing=old.missing) for new, old in pairs)
+    return replace(found, columns=columns)
 
 
 def check_unchanged(before: Mapping[str, SourceTable], locked: Mapping[str, SourceTable]) -> None:

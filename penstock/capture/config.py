@@ -183,21 +183,22 @@ class SourceConfig:
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> SourceConfig:
         """The same from dotted names: `{"hostname": …, "slot.name": …, "heartbeat.interval.ms": "10000"}`."""
-        return cls._from(config_forms.from_mapping(given, cls._types()))
+        return cls._from(config_forms.from_mapping(given, cls.types()))
 
     @classmethod
     def from_env(cls, prefix: str = config_forms.PREFIX, environment: Mapping[str, str] | None = None) -> SourceConfig:
         """The same from variables: `PENSTOCK_SOURCE_SLOT_NAME`, `PENSTOCK_SOURCE_HEARTBEAT_INTERVAL_MS`."""
         given = os.environ if environment is None else environment
-        return cls._from(config_forms.from_environment(given, prefix, cls._types()))
+        return cls._from(config_forms.from_environment(given, prefix, cls.types()))
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> SourceConfig:
         """The same from a YAML file with dotted or nested names."""
-        return cls._from(config_forms.from_yaml(path, cls._types()))
+        return cls._from(config_forms.from_yaml(path, cls.types()))
 
     @classmethod
-    def _types(cls) -> dict[str, str]:
+    def types(cls) -> dict[str, str]:
+        """The annotation of every option, as text."""
         return {option.name: str(option.type) for option in fields(cls)}
 
     @classmethod
@@ -212,7 +213,11 @@ def with_schema(name: str, schema: str) -> str:
     """
     >>> with_schema("orders", "public"), with_schema("sales.*", "public"), with_schema('"a.b"', "public")
     ('public.orders', 'sales.*', 'public."a.b"')
+    >>> with_schema("!log_*", "public")
+    '!public.log_*'
     """
+    if name.startswith("!"):
+        return "!" + with_schema(name[1:], schema)
     bare = re.sub(r'"[^"]*"', "", name)
     return name if "." in bare else f"{schema}.{name}"
 

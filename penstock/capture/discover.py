@@ -10,6 +10,7 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pyarrow as pa
@@ -205,13 +206,43 @@ def split_name(name: str) -> tuple[str, str]:
     return schema, table
 
 
+class Patterns:
+    """Which tables a list of names asks for: `sales.orders`, `sales.*`, `sales.log_*`, and `!sales.*_old` leaves out.
+
+    >>> asked = Patterns(["public.*", "!public.log_*"])
+    >>> asked.match("public.orders"), asked.match("public.log_1"), asked.match("sales.orders")
+    (True, False, False)
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._in = [split_name(name) for name in names if not name.startswith("!") and "*" in name]
+        self._out = [split_name(name[1:]) for name in names if name.startswith("!")]
+
+    def match(self, name: str) -> bool:
+        """Whether a pattern (not a name by itself) asks for it."""
+        schema, _, table = name.partition(".")
+        return _fits(schema, table, self._in) and not self.leaves_out(schema, table)
+
+    def leaves_out(self, schema: str, table: str) -> bool:
+        return _fits(schema, table, self._out)
+
+
+def _fits(schema: str, table: str, patterns: list[tuple[str, str]]) -> bool:
+    return any(schema == where and fnmatchcase(table, what) for where, what in patterns)
+
+
 def _choose(entries: list[_Entry], names: Sequence[str], as_root: bool) -> dict[str, _Entry]:
     chosen: dict[str, _Entry] = {}
-    for name in names:
+    left_out = Patterns(names)
+    for name in (one for one in names if not one.startswith("!")):
         schema, table = split_name(name)
-        if table == "*":
-            plain = [e for e in entries if e.schema == schema and e.kind in "rp" and e.persistence == "p"]
-            matches = of_schema(plain, as_root=as_root)
+        if "*" in table:
+            plain = [
+                e
+                for e in entries
+                if e.kind in "rp" and e.persistence == "p" and _fits(e.schema, e.table, [(schema, table)])
+            ]
+            matches = [e for e in of_schema(plain, as_root=as_root) if not left_out.leaves_out(e.schema, e.table)]
         else:
             matches = [e for e in entries if (e.schema, e.table) == (schema, table)]
             if matches and matches[0].kind == "p" and not as_root:

@@ -32,15 +32,16 @@ from penstock.capture.copy_pool import CopyPool, Job
 from penstock.capture.copy_ranges import CopyRange, TableSize, table_sizes
 from penstock.capture.discover import SourceTable, discover
 from penstock.capture.forms import choose_forms
+from penstock.capture.home_options import check_sync_modes
 from penstock.capture.publication import read_membership
 from penstock.capture.relations import differs
 from penstock.capture.rows import Rows
 from penstock.capture.selection import Selection, for_tables, select
-from penstock.capture.shape_readers import check_readers
 from penstock.capture.table_copy import TableCopy, copy_command
 from penstock.catalog import copies, dropped, relations, sources
 from penstock.catalog.copies import Copy, Range
 from penstock.catalog.lease import Lease
+from penstock.catalog.relations import Storage
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog, Commit
 from penstock.errors import NotYet, SchemaChanged
@@ -119,9 +120,10 @@ class HomeCopies:
             try:
                 storages = _storages(connection, config, attached.copy.sizes if attached.copy else {})
                 with self._catalog.commit(self._lease, None, "copy_begin") as commit:
+                    check_sync_modes(self._source.options, attached.tables)
                     for name, table in attached.tables.items():
-                        if attached.copy is None:
-                            self.add_relation(commit, name, table.schema, attached.start)
+                        if sources.is_partial(self._source.options, name):
+                            self.add_relation(commit, name, table, attached.start)
                         else:
                             copies.add(commit, self._source.id, name)
                     if attached.copy is not None:
@@ -135,8 +137,10 @@ class HomeCopies:
             except BaseException:
                 attached.undo.close()
                 raise
-        if attached.copy is not None:
+        if attached.copy is not None and copies.pending(self._catalog, self._source.id):
             self._start(attached.copy)
+        elif attached.copy is not None:  # all tables are only streamed
+            attached.copy.close()
 
     def resume(self, config: SourceConfig) -> None:
         """Go on with what is not complete, under a new snapshot."""
@@ -156,9 +160,6 @@ class HomeCopies:
             anew = {name: table for name, table in found.items() if name not in kept}
             check_can_join(config, anew)
             tables = kept | choose_forms(connection, anew, config.column_forms)
-            for copy in pending:
-                if copy.replaces is not None:
-                    check_readers(self._catalog, copy.replaces, tables[copy.name])
             prepared = copy_again(connection, config, tables)
         with ExitStack() as failed:
             failed.callback(prepared.close)
@@ -194,7 +195,7 @@ class HomeCopies:
     ) -> None:
         """Write down the snapshot, and for what is copied from the start the ranges."""
         planned: dict[str, list[Range]] = {copy.name: [] for copy in pending}
-        for one in prepared.ranges:
+        for one in (one for one in prepared.ranges if one.table in planned):
             planned[one.table].append(Range(one.number, one.by, one.low, one.high))
         for copy in pending:
             if copy.name in keep:
@@ -335,7 +336,7 @@ class HomeCopies:
         for name in names:
             one = self._tables[name]
             if settled < position or not copies.unsettled(commit, one.copy):
-                relation = self.add_relation(commit, name, one.table.schema, position)
+                relation = self.add_relation(commit, name, one.table, position)
                 copies.complete(commit, one.copy, relation)
                 done.append(name)
         return done
@@ -348,25 +349,36 @@ class HomeCopies:
             self.close()
             dropped.remove_unread(self._catalog, self._home)
 
-    def add_relation(self, commit: Commit, name: str, schema: Schema, position: Lsn) -> int:
-        return relations.add(
-            commit,
-            f"{self._source.name}.{name}",
-            "table",
-            self.folder(name),
-            schema,
-            source_id=self._source.id,
-            position=position,
-        )
+    def add_relation(self, commit: Commit, name: str, table: SourceTable, position: Lsn) -> int:
+        return add_relation(commit, self._source, name, table, position)
 
     def folder(self, name: str) -> str:
-        schema, _, table = name.partition(".")
-        return f"tables/{self._source.name}/{folder_name(schema)}/{folder_name(table)}"
+        return _folder(self._source, name)
 
     def close(self) -> None:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
+
+
+def add_relation(commit: Commit, source: Source, name: str, table: SourceTable, position: int) -> int:
+    """A table that can be read from `position` on."""
+    identifier = relations.add(
+        commit,
+        f"{source.name}.{name}",
+        "table",
+        _folder(source, name),
+        table.schema,
+        source_id=source.id,
+        position=position,
+    )
+    relations.remember_storage(commit, identifier, Storage(table.filenode, table.attributes, table.oid))
+    return identifier
+
+
+def _folder(source: Source, name: str) -> str:
+    schema, _, table = name.partition(".")
+    return f"tables/{source.name}/{folder_name(schema)}/{folder_name(table)}"
 
 
 def _storages(connection: Connection, config: SourceConfig, sizes: Mapping[str, TableSize]) -> dict[str, str]:

@@ -8,7 +8,7 @@ slot that is behind: what it sends again is at or before the position and is dro
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
@@ -20,13 +20,18 @@ from penstock.capture.batch import Batch
 from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import connect, translated
+from penstock.capture.evolution import Known
 from penstock.capture.home_copy import HomeCopies, Progress
+from penstock.capture.home_options import SchemaPolicy, reader_options, schema_policy
+from penstock.capture.quiet_tables import evolved, shape_now
 from penstock.capture.selection import for_tables
+from penstock.capture.shapes import Shapes
 from penstock.capture.source import PostgresSource
 from penstock.catalog import attempts, copies, dropped, relations, sources
 from penstock.catalog.lease import Lease
+from penstock.catalog.relations import Storage
 from penstock.catalog.store import Catalog
-from penstock.errors import SourceUnreachable
+from penstock.errors import SchemaChanged, SourceUnreachable
 from penstock.failpoint import hit
 from penstock.lsn import Lsn
 from penstock.relation.home import Home
@@ -39,8 +44,7 @@ from penstock.zset import is_settled
 _FLUSH_ROWS, _FLUSH_BYTES = 250_000, 48 << 20
 _COMMIT_ROWS = 1_000_000
 _PAUSE = 1.0  # seconds between commits while tables are copied
-# The changelog fills in what the WAL left out, exactly; its readers have one shape per table.
-_OWN = {"toast_handling": "settle", "on_schema_change": "stop"}
+_OWN = {"toast_handling": "settle"}  # the changelog fills in what the WAL left out, exactly
 _PATIENCE = 300.0  # a server may decode one long transaction for minutes before it sends anything
 
 
@@ -52,16 +56,26 @@ class Ingest:
     """
 
     def __init__(
-        self, home: Home, catalog: Catalog, name: str, lease: Lease, *, progress: Progress | None = None
+        self,
+        home: Home,
+        catalog: Catalog,
+        name: str,
+        lease: Lease,
+        *,
+        progress: Progress | None = None,
+        policy: SchemaPolicy | None = None,
     ) -> None:
         self._home = home
         self._catalog = catalog
         self.lease = lease
         attempts.collect(catalog, home, lease)
         self.source = sources.get(catalog, name)
+        self._policy = policy or schema_policy(self.source.options)
+        self._whole = True  # nothing of a transaction that goes on is in memory or in files
         copies.forget_retired(catalog, self.source.id)
         dropped.remove_unread(catalog, home)
-        self._waiting: dict[str, list[pa.Table]] = {}
+        self._waiting: dict[tuple[str, int], list[pa.Table]] = {}  # by table and version
+        self._shapes = Shapes()
         self._written: dict[str, list[Segment]] = {}
         self._writer = ThreadPoolExecutor(1, "penstock-segments")
         self._writing: Future[None] | None = None
@@ -123,11 +137,28 @@ class Ingest:
                 asked.current_lsn()  # so that a quiet server is helped to get there
             self._step(0.05, enough=needed)
 
+    def take_up(self, columns: Mapping[str, str]) -> None:
+        """Tables that were seen with other columns, and have given no row since: their next version begins here."""
+        quiet = self._shapes.unlike(columns)
+        if not quiet:
+            return
+        config = self._config(self.source.tables)
+        with connect(self.source.dsn) as connection:
+            for name in quiet:
+                found = shape_now(connection, name, config.partitions)
+                if found is not None:
+                    now, lsn = found
+                    self.reach(lsn)  # a row in the new shape before `lsn` would bring it here
+                    self._shapes.adopt(evolved(connection, self._postgres.shapes[name], now), lsn)
+        self._commit(replace(self._postgres.checkpoint(), lsn=self._captured), [])
+        self._postgres.close()
+        self._postgres = self._open()
+
     def _config(self, tables: Iterable[str]) -> SourceConfig:
         source = self.source
         options = {
             "spill_directory": str(self._home.path("spill")),
-            **source.options,
+            **reader_options({**source.options, "on_schema_change": self._policy}),
             "publication_name": source.publication,
             **_OWN,
         }
@@ -137,17 +168,30 @@ class Ingest:
         """Go on from the recorded position, with all tables that are in the stream there."""
         self.source = sources.get(self._catalog, self.source.name)
         self._captured = self.source.captured or Lsn(0)
-        known = {relation.table: relation.schema for relation in relations.of_source(self._catalog, self.source.name)}
-        known |= self._copies.streamed()
+        captured = [one for one in relations.of_source(self._catalog, self.source.name) if one.ended is None]
+        copied = self._copies.streamed()
+        known = {relation.table: relation.schema for relation in captured} | copied
         if not known:
             return self._skip_to_join()
+        self._shapes = Shapes(captured, copied, ignoring=self._policy == "ignore")
+        storages = relations.storages(self._catalog, self.source.id)
         config = for_tables(self._config(known), known)
         if self._copies.under_way:
             # A row may move to another block without being another row: a copy that goes on must see its key.
             config = replace(config, consolidate="off")
-        postgres = PostgresSource(config, schemas=known)
+        there = {
+            one.table: Known(storages[one.id].filenode, storages[one.id].attributes)
+            for one in captured
+            if one.id in storages
+        }
+        postgres = PostgresSource(config, schemas=known, storages=there)
         postgres.restore(self._checkpoint())
         postgres.open()
+        for relation in captured:
+            table = postgres.shapes[relation.table]
+            now = Storage(table.filenode, table.attributes, table.oid)
+            if now != storages.get(relation.id):
+                relations.remember_storage(self._catalog, relation.id, now)
         return postgres
 
     def _checkpoint(self) -> Checkpoint:
@@ -165,9 +209,14 @@ class Ingest:
 
     def _step(self, timeout: float, *, enough: Lsn) -> bool:
         """One poll; True when something came or was made durable."""
-        batch = self._postgres.poll(max_records=100_000, timeout=timeout)
+        try:
+            batch = self._postgres.poll(max_records=100_000, timeout=timeout)
+        except SchemaChanged:
+            self._keep_whole()
+            raise
         if batch is not None:
             self._take(batch)
+            self._whole = batch.complete
         here = self._postgres.checkpoint()
         join = self._copies.join_at
         if join is not None and (self._passed_join or here.lsn >= join):
@@ -186,6 +235,12 @@ class Ingest:
             if self._copies.under_way.intersection(ready):
                 self._nudge()
         return batch is not None
+
+    def _keep_whole(self) -> None:
+        """In front of a change that stops the source: what came before it becomes durable."""
+        here = self._postgres.checkpoint()
+        if self._whole and here.lsn > self._captured and self._copies.join_at is None:
+            self._commit(here, [], acknowledge=False)
 
     def _nudge(self) -> None:
         """Let a quiet server move on."""
@@ -211,7 +266,8 @@ class Ingest:
             taken = rows if join is None else rows.filter(pc.less_equal(rows["_lsn"], int(join)))
             self._passed_join |= taken.num_rows < rows.num_rows
             if taken.num_rows:
-                self._waiting.setdefault(table, []).append(taken)
+                version, taken = self._shapes.take(batch.shapes[table], taken)
+                self._waiting.setdefault((table, version), []).append(taken)
                 self._rows += taken.num_rows
         if self._much_waits():
             self._write()
@@ -229,22 +285,27 @@ class Ingest:
         if self._writing is not None:
             self._writing.result()
 
-    def _write_files(self, attempt: int, waiting: dict[str, list[pa.Table]]) -> None:
-        for table, parts in waiting.items():
+    def _write_files(self, attempt: int, waiting: dict[tuple[str, int], list[pa.Table]]) -> None:
+        for (table, version), parts in waiting.items():
             done = self._written.setdefault(table, [])
             writer = SegmentWriter(self._home, self._copies.folder(table), attempt, first=len(done))
             pieces = self._copies.split(table, pa.concat_tables(parts))
             for rows in (part for piece in pieces for part in ROTATION.parts(piece)):
                 positions = pc.min_max(rows["_lsn"]).as_py()
-                form: Form = "settled" if is_settled(rows) else "raw"
-                done.append(writer.write(rows, positions["min"], positions["max"], form=form))
+                form: Form = "settled" if is_settled(rows) and not self._may_be_unknown(table, rows) else "raw"
+                done.append(writer.write(rows, positions["min"], positions["max"], version=version, form=form))
+
+    def _may_be_unknown(self, table: str, rows: pa.Table) -> bool:
+        """Whether a row that is removed may never have been here."""
+        return sources.is_partial(self.source.options, table) and bool(pc.any(pc.less(rows["_weight"], 0)).as_py())
 
     def _commit(self, checkpoint: Checkpoint, ready: Sequence[str], *, acknowledge: bool = True) -> None:
         attempt = self._write()
         self._finish_writing()
         hit("ingest.files_written")
         with self._catalog.commit(self.lease, attempt, "ingest") as commit:
-            known = {one.table: one.id for one in relations.of_source(self._catalog, self.source.name)}
+            known = relations.ids_of_source(self._catalog, self.source.id)
+            self._shapes.record(commit, self.source.id, known)
             for table, done in self._written.items():
                 # A transaction in several files is settled as one, so one unsettled file makes all of them wait.
                 whole = all(segment.form == "settled" for segment in done)
@@ -256,6 +317,7 @@ class Ingest:
                     self._copies.record_changes(commit, table, segments)
             completed = self._copies.complete(commit, ready, checkpoint.lsn)
             sources.move(commit, self.source.id, checkpoint.to_json(), checkpoint.lsn)
+        self._shapes.recorded(completed)
         self._copies.completed(completed)
         self._written, self._rows, self._attempt, self._captured = {}, 0, None, checkpoint.lsn
         self._committed_at = time.monotonic()

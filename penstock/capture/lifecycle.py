@@ -9,26 +9,36 @@ from __future__ import annotations
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from penstock.capture import membership
 from penstock.capture import recovery as recovery_steps
 from penstock.capture.attach import remove as remove_from_server
+from penstock.capture.changed_tables import ChangedTables
 from penstock.capture.checks import check
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import connect
 from penstock.capture.home_copy import Progress
+from penstock.capture.home_options import reader_options, schema_policy
 from penstock.capture.ingest import Ingest
 from penstock.capture.publication import read_publication
 from penstock.capture.recovery import Recovery
 from penstock.capture.selection import Selection
+from penstock.capture.source_apply import SourcePlan
 from penstock.catalog import copies, dropped, relations, sources, stream_tables
 from penstock.catalog.lease import Lease
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
-from penstock.errors import AlreadyExists, ConfigError, NotYet, SourceError
+from penstock.errors import (
+    AlreadyExists,
+    ConfigError,
+    NotYet,
+    SchemaChanged,
+    SourceError,
+)
 from penstock.failpoint import FailpointReached
 from penstock.lsn import Lsn
 from penstock.relation.home import Home
@@ -46,10 +56,6 @@ _OTHERWISE: dict[str, tuple[tuple[str, ...], str]] = {
         ("require-full", "cache-unchanged", "sentinel", "fetch"),
         "A home fills in what the WAL left out from the row's earlier state, exactly: leave it out.",
     ),
-    "on_schema_change": (
-        ("follow",),
-        "The tables of a home keep their shape: leave it out, and resync() takes the new one.",
-    ),
 }
 
 
@@ -60,6 +66,8 @@ class Captures:
         self._home = home
         self._catalog = catalog
         self._open: dict[str, Ingest] = {}
+        self._changes = ChangedTables(home, catalog, self._alone)
+        self._resumed: set[str] = set()  # opened to follow what they were paused for
 
     def add(
         self, name: str, dsn: str, tables: Sequence[str], options: dict[str, Any], progress: Progress | None = None
@@ -89,6 +97,28 @@ class Captures:
         if not plan.nothing:
             with self._alone(source.name) as lease:
                 membership.apply(self._home, self._catalog, lease, source, plan)
+
+    def apply(self, wanted: SourcePlan, progress: Progress | None = None) -> None:
+        """Bring a source to what a file says of it."""
+        spec = wanted.spec
+        known = sources.lookup(self._catalog, spec.name)
+        if (
+            known is not None
+            and known.checkpoint is not None
+            and (known.dsn, known.options) != (spec.dsn, spec.options)
+        ):
+            self._change(known, wanted)
+        self.add(spec.name, spec.dsn, spec.tables, spec.options, progress)
+
+    def _change(self, known: Source, wanted: SourcePlan) -> None:
+        _check_arguments(known.name, wanted.spec.tables, wanted.spec.options)
+        to_be = replace(known, dsn=wanted.spec.dsn, options=wanted.spec.options)
+        with self._alone(known.name) as lease:
+            if wanted.reselected:
+                membership.select_anew(self._catalog, lease, to_be, wanted.reselected)
+                return
+            with self._catalog.commit(lease, None, "tables") as commit:
+                sources.change_settings(commit, known.id, to_be.dsn, to_be.options)
 
     def resync(self, name: str, table: str, progress: Progress | None = None) -> None:
         """Copy one table again, while the others go on."""
@@ -142,6 +172,13 @@ class Captures:
         An error or Ctrl-C in a first copy before there are any takes back what was made; a crash leaves it, and from
         then on so does an error. A source that had tables before is never taken back.
         """
+        while True:
+            try:
+                return self._copy_once(name, progress)
+            except SchemaChanged as change:
+                self._changes.copy_instead(name, change)
+
+    def _copy_once(self, name: str, progress: Progress | None) -> None:
         self.close(name)
         first = sources.get(self._catalog, name).checkpoint is None
         lease = self._catalog.lease(f"source {name}")  # Busy: somebody else's copy, not ours to take back
@@ -174,17 +211,44 @@ class Captures:
             remove_from_server(source.dsn, source.slot, source.publication)
             sources.forget(self._catalog, source.id)
 
-    def catch_up(self, name: str, until: Lsn | None = None, *, finish: bool = True) -> Lease:
+    def catch_up(
+        self, name: str, until: Lsn | None = None, *, finish: bool = True, follow: bool | None = None
+    ) -> Lease:
         """Capture everything committed now, or up to `until`; returns the lease it is done under.
 
-        Copies that were interrupted are finished, unless the caller comes again soon: while one is under way it holds
-        locks on its tables, and nothing but another call ends it.
+        `follow` goes on with a source that is paused in front of a schema change. Copies that were interrupted are
+        finished, unless the caller comes again soon: while one is under way it holds locks on its tables, and nothing
+        but another call ends it.
         """
+        if follow or name in self._resumed:
+            self.close(name)
+            self._resumed.discard(name)
+        if follow:
+            self._changes.following.add(name)
+            self._resumed.add(name)
+        try:
+            return self._catch_up(name, until, finish=finish)
+        finally:
+            if follow:
+                self._changes.following.discard(name)
+
+    def _catch_up(self, name: str, until: Lsn | None, *, finish: bool) -> Lease:
+        changed = self._changes.look_around(name, now=finish)
+        while True:
+            try:
+                return self._catch_up_once(name, until, changed, finish=finish)
+            except SchemaChanged as change:
+                self._changes.copy_instead(name, change)
+                changed = {}
+
+    def _catch_up_once(self, name: str, until: Lsn | None, changed: Mapping[str, str], *, finish: bool) -> Lease:
         ingest = self._opened(name)
         try:
             if finish:
                 ingest.finish_copies()
             ingest.reach(ingest.server_position() if until is None else until)
+            if changed and until is None:
+                ingest.take_up(changed)
         except BaseException:
             self.close(name)
             raise
@@ -193,8 +257,9 @@ class Captures:
     def _opened(self, name: str) -> Ingest:
         if name not in self._open:
             lease = self._catalog.lease(f"source {name}")
+            policy = self._changes.policy(sources.get(self._catalog, name))
             try:
-                self._open[name] = Ingest(self._home, self._catalog, name, lease)
+                self._open[name] = Ingest(self._home, self._catalog, name, lease, policy=policy)
             except BaseException:
                 lease.release()
                 raise
@@ -266,7 +331,7 @@ class Captures:
 
 
 def _options(options: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if key != "publication_name"}
+    return {key: value for key, value in reader_options(options).items() if key != "publication_name"}
 
 
 def _check_arguments(name: str, tables: Sequence[str], options: dict[str, Any]) -> None:
@@ -276,6 +341,7 @@ def _check_arguments(name: str, tables: Sequence[str], options: dict[str, Any]) 
         )
     if isinstance(tables, str) or not tables:
         raise ConfigError("tables must be a list of table names", hint='For example ["public.orders", "public.*"].')
+    schema_policy(options)
     for option, (values, hint) in _OTHERWISE.items():
         if options.get(option) in values:
             raise NotYet(f"{option} {options[option]!r} for a home", hint=hint)

@@ -15,16 +15,19 @@ from penstock.capture.attach import publish
 from penstock.capture.checks import check_readable
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import Connection, connect
-from penstock.capture.discover import SourceTable, discover
+from penstock.capture.discover import Patterns, SourceTable, discover, spell
 from penstock.capture.forms import choose_forms
-from penstock.capture.home_copy import check_can_join
+from penstock.capture.home_copy import add_relation, check_can_join
+from penstock.capture.home_options import check_sync_modes, reader_options, schema_policy
+from penstock.capture.partitions import VIA_ROOT
 from penstock.capture.publication import read_publication, shrink_publication
 from penstock.capture.selection import Selection, for_tables, select
-from penstock.capture.shape_readers import check_readers
 from penstock.capture.slot import read_slot
-from penstock.catalog import copies, dropped, relations, sources, stream_tables
+from penstock.capture.surroundings import Captured, Surroundings, compare_tables, digest, look, schemas_of
+from penstock.catalog import copies, dropped, relations, source_events, sources, stream_tables
 from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Relation
+from penstock.catalog.source_events import SourceEvent
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
 from penstock.errors import ConfigError, NotFound, PublicationLost, SlotLost
@@ -59,6 +62,8 @@ def compare(catalog: Catalog, source: Source, tables: Sequence[str]) -> Membersh
         added = {name: table for name, table in found.items() if name not in known}
         check_readable(connection, added)
         check_can_join(config, added)
+        check_sync_modes(source.options, added)
+        added |= choose_forms(connection, {n: t for n, t in added.items() if sources.is_partial(source.options, n)})
     left_out = sorted((known if tuple(tables) != source.tables else set(pending)) - set(found))
     for name in left_out:
         relation = copied.get(name, pending.get(name))  # one that is copied again still has its readers
@@ -70,19 +75,26 @@ def compare(catalog: Catalog, source: Source, tables: Sequence[str]) -> Membersh
     return Membership(tuple(tables), added, tuple(left_out), source.tables)
 
 
-def apply(home: Home, catalog: Catalog, lease: Lease, source: Source, plan: Membership) -> None:
+def apply(
+    home: Home, catalog: Catalog, lease: Lease, source: Source, plan: Membership, why: SourceEvent | None = None
+) -> None:
     """Make it so; the rows of new tables come when capture goes on."""
     with connect(source.dsn) as connection:
         if plan.added:
             _extend(connection, source, plan.added)
         gone = [one for name in plan.left_out if (one := _relation(catalog, source, name))]
         with catalog.commit(lease, None, "tables") as commit:
-            for name in plan.added:
-                copies.add(commit, source.id, name)
+            for name, table in plan.added.items():
+                if sources.is_partial(source.options, name):
+                    add_relation(commit, source, name, table, source.captured or 0)
+                else:
+                    copies.add(commit, source.id, name)
             for name in plan.left_out:
                 copies.drop(commit, source.id, name)
             for relation in gone:
                 relations.remove(commit, relation.id)
+            if why is not None:
+                source_events.record(commit, source.id, why)
             sources.change_tables(commit, source.id, plan.listed)
             sources.tell_state(commit, source.id)
         _reduce(connection, source, plan.left_out)
@@ -91,48 +103,119 @@ def apply(home: Home, catalog: Catalog, lease: Lease, source: Source, plan: Memb
     dropped.remove_of(catalog, home, [relation.id for relation in gone])
 
 
-def copy_again(catalog: Catalog, lease: Lease, source: Source, table: str) -> None:
+def names(catalog: Catalog, source: Source) -> list[str]:
+    """The tables that are here or on their way."""
+    here = {one.table for one in relations.of_source(catalog, source.name)}
+    return sorted(here | {one.name for one in copies.pending(catalog, source.id)})
+
+
+def select_anew(catalog: Catalog, lease: Lease, source: Source, tables: Sequence[str]) -> None:
+    """Other rows or columns of some tables: published so, then copied again, all in one commit with the settings.
+
+    `source` has the settings to be. Until the commit a repeated call finds the publication half-way and does the same.
+    """
+    spelled = [spell(*name.split(".", 1)) for name in tables]
+    with connect(source.dsn) as connection:
+        _check_slot(connection, source)
+        _reduce(connection, source, tables)
+        config = _config(source, spelled)
+        found = _selected(connection, config, config.tables)
+        check_readable(connection, found)
+        check_can_join(config, found)
+        _extend(connection, source, found)
+    with catalog.commit(lease, None, "tables") as commit:
+        sources.change_settings(commit, source.id, source.dsn, source.options)
+        for name in tables:
+            relation = _relation(catalog, source, name)
+            if relation is not None:
+                copies.retire(commit, relation)
+            copies.add(commit, source.id, name, replaces=relation.id if relation else None)
+            event = SourceEvent(name, "resync", "other rows or columns of it are asked for", source.captured)
+            source_events.record(commit, source.id, event)
+        sources.tell_state(commit, source.id)
+
+
+def look_around(catalog: Catalog, source: Source) -> Surroundings:
+    """What became of the source's tables while nobody looked, and which tables it has that match by now."""
+    config = _config(source, source.tables)
+    captured = relations.of_source(catalog, source.name)
+    storages = relations.storages(catalog, source.id)
+    pending = {one.name for one in copies.pending(catalog, source.id)}
+    unlike = bool(config.column_lists) or schema_policy(source.options) == "ignore"
+    known = {
+        one.table: Captured(
+            storages.get(one.id, relations.Storage()).oid, None if unlike else digest(one.schema), one.ended is not None
+        )
+        for one in captured
+    }
+    with connect(source.dsn) as connection:
+        seen = look(connection, schemas_of(known, config.tables))
+        as_root = config.partitions == "root" and connection.info.server_version >= VIA_ROOT
+    return compare_tables(seen, known, pending, Patterns(config.tables), as_root=as_root)
+
+
+def take_in(home: Home, catalog: Catalog, lease: Lease, source: Source, name: str) -> None:
+    """A table that matches by now; its rows come when capture goes on."""
+    schema, _, table = name.partition(".")
+    config = _config(source, [spell(schema, table)])
+    with connect(source.dsn) as connection:
+        found = _selected(connection, config, config.tables)
+        check_readable(connection, found)
+        check_can_join(config, found)
+    event = SourceEvent(name, "added", "it is new and asked for", source.captured)
+    apply(home, catalog, lease, source, Membership(source.tables, found, (), source.tables), event)
+
+
+def end(catalog: Catalog, lease: Lease, source: Source, event: SourceEvent) -> None:
+    """A table that cannot be captured any more: it stays readable up to where capture is now."""
+    relation = _relation(catalog, source, event.table)
+    with catalog.commit(lease, None, "tables") as commit:
+        if relation is not None:
+            relations.end(commit, relation.id, source.captured or 0, event.detail)
+        copies.drop(commit, source.id, event.table)
+        source_events.record(commit, source.id, event)
+        sources.tell_state(commit, source.id)
+
+
+def copy_again(catalog: Catalog, lease: Lease, source: Source, table: str, why: SourceEvent | None = None) -> None:
     """Take a table out of sight and have it copied anew, with the shape that it has now."""
-    _copy_again(catalog, lease, source, [_name(catalog, source, table)])
+    _copy_again(catalog, lease, source, [_name(catalog, source, table)], why)
 
 
 def copy_all_again(catalog: Catalog, lease: Lease, source: Source) -> None:
     """The same for all tables at once: afterwards nothing is needed of the log up to here."""
-    known = {one.table for one in relations.of_source(catalog, source.name)}
-    known |= {one.name for one in copies.pending(catalog, source.id)}
-    _copy_again(catalog, lease, source, sorted(known))
+    _copy_again(catalog, lease, source, names(catalog, source))
 
 
-def _copy_again(catalog: Catalog, lease: Lease, source: Source, names: Sequence[str]) -> None:
-    replaced = {name: _relation(catalog, source, name) for name in names}
-    config = _config(source, names)
+def _copy_again(
+    catalog: Catalog, lease: Lease, source: Source, tables: Sequence[str], why: SourceEvent | None = None
+) -> None:
+    replaced = {name: _relation(catalog, source, name) for name in tables}
+    config = _config(source, tables)
     with connect(source.dsn) as connection:
         _check_slot(connection, source)
-        found = _selected(connection, config, names)
+        found = _selected(connection, config, tables)
         check_readable(connection, found)
         check_can_join(config, found)
-        forms = choose_forms(connection, found, config.column_forms)
-        for name, relation in replaced.items():
-            if relation is not None:
-                check_readers(catalog, relation.id, forms[name])
         _extend(connection, source, found)
     with catalog.commit(lease, None, "tables") as commit:
         for name, relation in replaced.items():
             if relation is not None:
                 copies.retire(commit, relation)
             copies.add(commit, source.id, name, replaces=relation.id if relation else None)
+        if why is not None:
+            source_events.record(commit, source.id, why)
         sources.tell_state(commit, source.id)
 
 
 def _name(catalog: Catalog, source: Source, table: str) -> str:
     """`schema.table` of a table that is here or on its way, however it is named."""
-    here = {one.table for one in relations.of_source(catalog, source.name)}
-    here |= {one.name for one in copies.pending(catalog, source.id)}
+    here = names(catalog, source)
     wanted = table.removeprefix(f"{source.name}.")
-    matches = [name for name in sorted(here) if name == wanted or name.partition(".")[2] == wanted]
+    matches = [name for name in here if name == wanted or name.partition(".")[2] == wanted]
     if len(matches) == 1:
         return matches[0]
-    listed = ", ".join(matches or sorted(here)) or "none yet"
+    listed = ", ".join(matches or here) or "none yet"
     raise NotFound(
         f"{'several tables' if matches else 'no table'} of source {source.name!r} called {table!r}",
         hint=f"Write schema.table; there are: {listed}.",
@@ -175,5 +258,5 @@ def _selected(connection: Connection, config: SourceConfig, names: Sequence[str]
 
 
 def _config(source: Source, tables: Sequence[str]) -> SourceConfig:
-    options = {**source.options, "publication_name": source.publication}
+    options = {**reader_options(source.options), "publication_name": source.publication}
     return SourceConfig.from_dsn(source.dsn, tables=tuple(tables), slot_name=source.slot, **options)

@@ -12,13 +12,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+import numpy as np
+import pyarrow as pa
+
 from penstock.capture.config import SchemaChanges
 from penstock.capture.ddl_trigger import Ddl, parse_ddl
 from penstock.capture.discover import SourceTable, in_key
 from penstock.capture.evolution import CatalogTable, Evolved, Known, SchemaChange, evolve
+from penstock.capture.fields import Fields, ValueRefused
 from penstock.capture.messages import LogicalMessage, Relation, RelationColumn
+from penstock.capture.text_columns import from_text
 from penstock.errors import SchemaChanged
-from penstock.relation.schema import Column, ReplicaIdentity, Schema
+from penstock.relation.schema import Column, ReplicaIdentity, Schema, decoded, encoded
 from penstock.relation.types import PgType
 
 
@@ -134,10 +139,13 @@ class Relations:
         if not evolved.lossless and (not adopted or relation.oid != table.oid):
             raise schema_changed(table.name, "; ".join(change.detail for change in evolved.changes))
         self._known[table.oid] = _known(catalog, relation, self._known[table.oid])
+        known = self._known[table.oid]
         return replace(
             self._shaped(table, relation, evolved),
             version=table.version + (not adopted),
             changes=() if adopted else evolved.changes,
+            filenode=known.filenode,
+            attributes=known.attributes,
         )
 
     def _looked_at(self, table: SourceTable, relation: Relation) -> SourceTable:
@@ -205,7 +213,30 @@ class Relations:
         number = evolved.attnums.get(column.name, 0)
         if before is not None and before.pg == pg:
             return replace(before, name=column.name, attnum=number)
-        return Column.of(column.name, pg, attnum=number, nullable=before.nullable if before else True)
+        made = Column.of(column.name, pg, attnum=number, nullable=before.nullable if before else True)
+        if before is not None:
+            return made if before.missing is None else replace(made, missing=_recast(table.name, made, before.missing))
+        default = next((one.default for one in evolved.changes if one.columns == (column.name,)), None)
+        return made if default is None else replace(made, missing=_held(table.name, made, default))
+
+
+def _held(table: str, column: Column, text: str) -> str:
+    """The value that older rows have in an added column, from PostgreSQL's text of it."""
+    data = np.array(list(text.encode()), np.uint8)
+    fields = Fields(data, np.zeros(1, np.int64), np.full(1, len(data), np.int64))
+    try:
+        return encoded(from_text(fields, column.arrow))
+    except ValueRefused as refused:
+        detail = f"column {column.name} was added with {refused.value[:200]}, which {column.spark} cannot hold"
+        raise schema_changed(table, detail) from None
+
+
+def _recast(table: str, column: Column, missing: str) -> str:
+    """The value of older rows in the column's new type."""
+    try:
+        return encoded(pa.array([decoded(missing)]).cast(column.arrow))
+    except pa.ArrowException:
+        raise schema_changed(table, f"older rows have a value in {column.name} that its new type cannot hold") from None
 
 
 def _known(catalog: CatalogTable | None, relation: Relation, before: Known) -> Known:
@@ -235,6 +266,7 @@ def schema_changed(name: str, difference: str) -> SchemaChanged:
     return SchemaChanged(
         f"{name} is not as it was captured: {difference}",
         hint=f"Copy it again with its new shape: ps.resync(…, {name!r}).",
+        table=name,
     )
 
 
@@ -243,6 +275,7 @@ def _lost(name: str, what: str, *, gone: bool) -> SchemaChanged:
     return SchemaChanged(
         f"rows of {name} captured so far are not its rows any more: {what}",
         hint=f"{again}, if it was made again; if it was not, leave it out of the source." if gone else f"{again}.",
+        table=name,
     )
 
 

@@ -19,7 +19,7 @@ from penstock.capture.kernels import frames
 from penstock.capture.messages import malformed
 from penstock.capture.relations import may_be_null, schema_changed
 from penstock.capture.text_columns import from_text
-from penstock.errors import DecodeError, FormChanged, SourceError
+from penstock.errors import BecameNullable, DecodeError, FormChanged, SourceError
 from penstock.relation.schema import Column
 
 
@@ -131,6 +131,7 @@ def _refusal(table: SourceTable, column: Column, refused: ValueRefused) -> Sourc
             f"{found}: the column needs its text form",
             hint=f"Copy the table again, ps.resync(…, {table.name!r}): the copy takes the text form if such a value is "
             f'there; column_forms={{"{table.name}.{column.name}": "text"}} takes it in any case.',
+            table=table.name,
         )
     return DecodeError(
         found,
@@ -145,7 +146,8 @@ def _refuse_nulls(table: SourceTable, lengths: Ints, valued: npt.NDArray[np.bool
     if nulls.any():
         row = int(nulls.any(axis=0).argmax())
         column = table.schema.names[strict[int(nulls[:, row].argmax())]]
-        raise RowRefused(schema_changed(table.name, may_be_null(column)), row)
+        said = schema_changed(table.name, may_be_null(column))
+        raise RowRefused(BecameNullable(said.message, hint=said.hint, table=table.name), row)
 
 
 def _refuse_cut_inserts(table: SourceTable, lengths: Ints, inserted: npt.NDArray[np.bool_]) -> None:

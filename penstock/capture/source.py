@@ -25,7 +25,7 @@ from penstock.capture.config import SourceConfig
 from penstock.capture.connection import Connection, connect
 from penstock.capture.continuity import last_mark
 from penstock.capture.discover import SourceTable
-from penstock.capture.evolution import SchemaVersion
+from penstock.capture.evolution import Known, SchemaVersion
 from penstock.capture.health import Health, Metrics, Phase, assess
 from penstock.capture.reading import Reading, Taken
 from penstock.capture.reconnect import Reconnecting, Returned, explained, may_retry, reattach
@@ -48,9 +48,16 @@ _PAUSE = 1.0  # the same while nobody waits for a position
 class PostgresSource:
     """One slot of one database. Not for several threads at once."""
 
-    def __init__(self, config: SourceConfig, schemas: Mapping[str, Schema] | None = None) -> None:
+    def __init__(
+        self,
+        config: SourceConfig,
+        schemas: Mapping[str, Schema] | None = None,
+        storages: Mapping[str, Known] | None = None,
+    ) -> None:
+        """`schemas` are the shapes that an earlier run captured, `storages` what the catalog said of them then."""
         self._config = config
         self._expected = schemas
+        self._storages = storages
         self._restored: Checkpoint | None = None
         self._acknowledged = Lsn(0)
         self._reset()
@@ -71,6 +78,11 @@ class PostgresSource:
         """The captured tables by name, in the shape of what was delivered last."""
         self._opened()
         return {name: table.schema for name, table in self._shapes.items()}
+
+    @property
+    def shapes(self) -> dict[str, SourceTable]:
+        """The captured tables by name, as `tables`, with what the server's catalog said of them."""
+        return dict(self._shapes)
 
     @property
     def schema_versions(self) -> tuple[SchemaVersion, ...]:
@@ -118,7 +130,9 @@ class PostgresSource:
             elif self._config.snapshot_mode == "initial_only":
                 self._attached = attach_finished(self._connection, self._config, self._restored)
             else:
-                self._attached = attach_restored(self._connection, self._config, self._restored, self._expected)
+                self._attached = attach_restored(
+                    self._connection, self._config, self._restored, self._expected, self._storages
+                )
             self._vitals = Vitals(self._config, self._attached.tables)
             self._spill = Spill(self._spill_folder())
             self._reading = Reading(

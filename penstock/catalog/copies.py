@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from psycopg.rows import DictRow
@@ -154,8 +154,24 @@ def complete(commit: Commit, copy: Copy, relation_id: int) -> None:
         (relation_id, copy.id, copy.lsn),
     )
     if copy.replaces is not None:
-        connection.execute("UPDATE dependencies SET input_id = %s WHERE input_id = %s", (relation_id, copy.replaces))
+        _read_instead(commit, copy, relation_id)
     connection.execute("DELETE FROM copies WHERE id = %s", (copy.id,))
+
+
+def _read_instead(commit: Commit, copy: Copy, relation_id: int) -> None:
+    """Views over the old table read the new one, by the names of its columns: the old numbers may be others' now."""
+    assert copy.schema is not None
+    numbers = {column.name: column.attnum for column in copy.schema.columns}
+    found = commit.connection.execute(
+        "SELECT view_id, shape::text FROM dependencies WHERE input_id = %s", (copy.replaces,)
+    ).fetchall()
+    for row in found:
+        shape = Schema.from_json(row["shape"])
+        columns = tuple(replace(column, attnum=numbers.get(column.name, 0)) for column in shape.columns)
+        commit.connection.execute(
+            "UPDATE dependencies SET input_id = %s, shape = %s WHERE view_id = %s AND input_id = %s",
+            (relation_id, replace(shape, columns=columns).to_json(), row["view_id"], copy.replaces),
+        )
 
 
 def retire(commit: Commit, relation: relations.Relation) -> None:

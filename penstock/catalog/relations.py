@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Literal, cast
 
 from psycopg.rows import DictRow
@@ -30,6 +31,9 @@ class Relation:
     since: int = 0  # the position from which on it can be read
     source: str | None = None
     retained: int = -1  # changes up to here may be gone
+    shaped: int = 0  # the position from which on it has this version
+    ended: int | None = None  # the last position it can be read at, if it is captured no longer
+    ended_because: str | None = None
 
     @property
     def table(self) -> str:
@@ -44,31 +48,28 @@ class Base:
     position: int
     delta_version: int
     rows: int
+    version: int = 1  # of the relation's shape
 
 
 _SELECT = """
-    SELECT r.id, r.name, r.kind, r.folder, r.retained, s.name AS source, v.version, v.schema,
+    SELECT r.id, r.name, r.kind, r.folder, r.retained, s.name AS source, v.version, v.schema::text,
+           v.from_position AS shaped, r.ended, r.ended_because,
            (SELECT min(from_position) FROM schema_versions WHERE relation_id = r.id) AS since
     FROM relations r LEFT JOIN sources s ON s.id = r.source_id
-    JOIN LATERAL (SELECT version, schema FROM schema_versions WHERE relation_id = r.id ORDER BY version DESC LIMIT 1) v
-      ON true
+    JOIN LATERAL (SELECT version, schema, from_position FROM schema_versions
+                  WHERE relation_id = r.id ORDER BY version DESC LIMIT 1) v ON true
     WHERE NOT r.retired
 """
 
 
 def _relation(row: DictRow) -> Relation:
-    schema = Schema.from_json(json.dumps(row["schema"]))
-    return Relation(
-        row["id"],
-        row["name"],
-        row["kind"],
-        row["folder"],
-        schema,
-        row["version"],
-        row["since"],
-        row["source"],
-        row["retained"],
-    )
+    return Relation(**{**row, "schema": _schema(row["schema"])})
+
+
+@lru_cache(maxsize=4096)
+def _schema(text: str) -> Schema:
+    """A version never changes, and a round looks at all of them."""
+    return Schema.from_json(text)
 
 
 def every(catalog: Catalog) -> list[Relation]:
@@ -80,6 +81,12 @@ def of_source(catalog: Catalog, source: str) -> list[Relation]:
     return [_relation(row) for row in catalog.all(_SELECT + " AND s.name = %s ORDER BY r.name", source)]
 
 
+def ids_of_source(catalog: Catalog, source_id: int) -> dict[str, int]:
+    """By `schema.table`; without the shapes, which are most of what there is to read."""
+    rows = catalog.all("SELECT id, name FROM relations WHERE source_id = %s AND NOT retired", source_id)
+    return {row["name"].partition(".")[2]: row["id"] for row in rows}
+
+
 def states_of(catalog: Catalog, view: Relation) -> list[Relation]:
     return [_relation(row) for row in catalog.all(_SELECT + " AND r.owner_id = %s ORDER BY r.name", view.id)]
 
@@ -88,12 +95,71 @@ def by_id(catalog: Catalog, identifiers: Iterable[int]) -> list[Relation]:
     return [_relation(row) for row in catalog.all(_SELECT + " AND r.id = ANY(%s) ORDER BY r.name", list(identifiers))]
 
 
-def schema_of(catalog: Catalog, relation_id: int) -> Schema:
-    """The newest shape of a relation, also of one that is being copied again."""
-    row = catalog.one(
-        "SELECT schema FROM schema_versions WHERE relation_id = %s ORDER BY version DESC LIMIT 1", relation_id
+@dataclass(frozen=True)
+class Version:
+    """A shape of a relation, the position from which on it has it, and what became of the shape before."""
+
+    version: int
+    from_position: int
+    schema: Schema
+    changes: tuple[str, ...] = ()
+
+
+def versions(catalog: Catalog, relation_id: int) -> list[Version]:
+    """The shapes a relation has had, oldest first."""
+    rows = catalog.all(
+        "SELECT version, from_position, schema::text, changes FROM schema_versions WHERE relation_id = %s "
+        "ORDER BY version",
+        relation_id,
     )
-    return Schema.from_json(json.dumps(cast(DictRow, row)["schema"]))
+    return [
+        Version(row["version"], row["from_position"], _schema(row["schema"]), tuple(row["changes"])) for row in rows
+    ]
+
+
+def at(catalog: Catalog, relation: Relation, position: int) -> Relation:
+    """The relation in the shape it has at a position."""
+    if position >= relation.shaped or relation.version == 1:
+        return relation
+    found = [one for one in versions(catalog, relation.id) if one.from_position <= position]
+    then = found[-1] if found else versions(catalog, relation.id)[0]
+    return replace(relation, schema=then.schema, version=then.version, shaped=then.from_position)
+
+
+@dataclass(frozen=True)
+class Storage:
+    """What the source's catalog said of a table while it had its newest shape here; 0 if it was not asked then."""
+
+    filenode: int = 0
+    attributes: int = 0
+    oid: int = 0
+
+
+def storages(catalog: Catalog, source_id: int) -> dict[int, Storage]:
+    """By relation."""
+    rows = catalog.all("SELECT id, storage FROM relations WHERE source_id = %s AND storage IS NOT NULL", source_id)
+    return {row["id"]: Storage(**row["storage"]) for row in rows}
+
+
+def remember_storage(where: Commit | Catalog, relation_id: int, storage: Storage) -> None:
+    where.connection.execute(
+        "UPDATE relations SET storage = %s WHERE id = %s", (json.dumps(asdict(storage)), relation_id)
+    )
+
+
+def end(commit: Commit, relation_id: int, position: int, reason: str) -> None:
+    """The table is captured no longer; what it was up to `position` stays readable."""
+    commit.connection.execute(
+        "UPDATE relations SET ended = %s, ended_because = %s WHERE id = %s", (position, reason, relation_id)
+    )
+
+
+def add_version(commit: Commit, relation_id: int, version: Version) -> None:
+    commit.connection.execute(
+        "INSERT INTO schema_versions (relation_id, version, from_position, schema, changes) "
+        "VALUES (%s, %s, %s, %s, %s)",
+        (relation_id, version.version, version.from_position, version.schema.to_json(), list(version.changes)),
+    )
 
 
 def find(catalog: Catalog, name: str) -> Relation:
@@ -174,17 +240,19 @@ def segments(catalog: Catalog, relation_id: int, after: int, until: int, *, form
 def bases(catalog: Catalog, relation_id: int) -> list[Base]:
     """All bases of a relation, newest first."""
     rows = catalog.all(
-        "SELECT position, delta_version, rows FROM bases WHERE relation_id = %s ORDER BY position DESC", relation_id
+        "SELECT position, delta_version, rows, version FROM bases WHERE relation_id = %s ORDER BY position DESC",
+        relation_id,
     )
     return [Base(**row) for row in rows]
 
 
 def record_base(commit: Commit, relation_id: int, base: Base) -> None:
     commit.connection.execute(
-        "INSERT INTO bases (relation_id, position, delta_version, round, rows) VALUES (%s, %s, %s, %s, %s) "
+        "INSERT INTO bases (relation_id, position, delta_version, round, rows, version) "
+        "VALUES (%s, %s, %s, %s, %s, %s) "
         "ON CONFLICT (relation_id, position) DO UPDATE SET delta_version = excluded.delta_version, "
-        "round = excluded.round, rows = excluded.rows",
-        (relation_id, base.position, base.delta_version, commit.round, base.rows),
+        "round = excluded.round, rows = excluded.rows, version = excluded.version",
+        (relation_id, base.position, base.delta_version, commit.round, base.rows, base.version),
     )
 
 
@@ -202,14 +270,14 @@ def raw_groups(catalog: Catalog, relation_id: int, until: int) -> list[list[Segm
     return list(groups.values())
 
 
-def waiting(catalog: Catalog, source_id: int) -> bool:
-    """Whether anything captured of the source waits for settling."""
-    row = catalog.one(
-        "SELECT EXISTS (SELECT FROM segments s JOIN relations r ON r.id = s.relation_id "
-        "WHERE r.source_id = %s AND s.waiting AND NOT r.retired) AS ok",
+def waiting_of(catalog: Catalog, source_id: int) -> list[int]:
+    """The tables of the source with captured segments that wait for settling."""
+    rows = catalog.all(
+        "SELECT DISTINCT s.relation_id AS id FROM segments s JOIN relations r ON r.id = s.relation_id "
+        "WHERE r.source_id = %s AND s.waiting AND NOT r.retired",
         source_id,
     )
-    return cast(bool, cast(DictRow, row)["ok"])
+    return [row["id"] for row in rows]
 
 
 def settled(commit: Commit, relation_id: int, until: int) -> None:

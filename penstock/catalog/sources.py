@@ -7,7 +7,7 @@ otherwise. It has a position as soon as its slot is there. Only capture sets eit
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -54,6 +54,12 @@ def _source(row: DictRow) -> Source:
             "settled": None if row["settled"] is None else Lsn(row["settled"]),
         }
     )
+
+
+def is_partial(options: Mapping[str, Any], table: str) -> bool:
+    """Whether a table (`schema.table`) is only streamed: it has the rows that changed since, and not those before."""
+    modes = options.get("sync_modes", {})
+    return options.get("snapshot_mode") == "never" or modes.get(table) == "stream-only"
 
 
 def every(catalog: Catalog) -> list[Source]:
@@ -109,6 +115,12 @@ def tell_state(commit: Commit, source_id: int) -> None:
 
 def change_tables(commit: Commit, source_id: int, tables: Sequence[str]) -> None:
     commit.connection.execute("UPDATE sources SET tables = %s WHERE id = %s", (list(tables), source_id))
+
+
+def change_settings(commit: Commit, source_id: int, dsn: str, options: dict[str, Any]) -> None:
+    commit.connection.execute(
+        "UPDATE sources SET dsn = %s, options = %s WHERE id = %s", (dsn, json.dumps(options), source_id)
+    )
 
 
 def settle(commit: Commit, source_id: int, settled: int) -> None:

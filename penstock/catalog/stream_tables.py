@@ -13,6 +13,7 @@ from psycopg.rows import DictRow
 from penstock.catalog.store import Catalog, Commit
 from penstock.cut import Frontier
 from penstock.errors import NotFound
+from penstock.relation.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class StreamTable:
     round: int | None
     frontier: Frontier | None
     inputs: tuple[int, ...]
+    suspended: str | None = None  # why it is not refreshed any more
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Refreshed:
 
 
 _SELECT = """
-    SELECT t.relation_id, r.name, t.query, t.dialect, t.mode, t.schedule, t.status, f.round, f.frontier,
+    SELECT t.relation_id, r.name, t.query, t.dialect, t.mode, t.schedule, t.status, t.suspended, f.round, f.frontier,
            array(SELECT input_id FROM dependencies d WHERE d.view_id = t.relation_id ORDER BY input_id) AS inputs
     FROM stream_tables t JOIN relations r ON r.id = t.relation_id
     LEFT JOIN LATERAL (SELECT round, frontier FROM frontiers WHERE relation_id = t.relation_id
@@ -80,9 +82,31 @@ def get(catalog: Catalog, name: str) -> StreamTable:
     return found
 
 
+@dataclass(frozen=True)
+class Dependency:
+    """What a stream table reads of an input: the columns, and the shape that the input had when it was defined."""
+
+    columns: tuple[str, ...]
+    shape: Schema
+
+
+def dependencies(catalog: Catalog, view_id: int) -> dict[int, Dependency]:
+    """By input."""
+    rows = catalog.all("SELECT input_id, columns, shape::text FROM dependencies WHERE view_id = %s", view_id)
+    return {row["input_id"]: Dependency(tuple(row["columns"]), Schema.from_json(row["shape"])) for row in rows}
+
+
+def suspend(catalog: Catalog, relation_id: int, reason: str | None) -> None:
+    """Say why a stream table is not refreshed any more, or that it is again."""
+    catalog.connection.execute(
+        "UPDATE stream_tables SET suspended = %s, status = %s WHERE relation_id = %s",
+        (reason, "ACTIVE" if reason is None else "SUSPENDED", relation_id),
+    )
+
+
 def add(
     commit: Commit, relation_id: int, query: str, dialect: str, mode: str, schedule: str | None,
-    inputs: Mapping[int, Sequence[str]],
+    inputs: Mapping[int, Dependency],
 ) -> None:  # fmt: skip
     commit.connection.execute(
         "INSERT INTO stream_tables (relation_id, query, dialect, mode, schedule) VALUES (%s, %s, %s, %s, %s)",
@@ -90,8 +114,8 @@ def add(
     )
     with commit.connection.cursor() as cursor:
         cursor.executemany(
-            "INSERT INTO dependencies (view_id, input_id, columns) VALUES (%s, %s, %s)",
-            [(relation_id, input_id, list(columns)) for input_id, columns in inputs.items()],
+            "INSERT INTO dependencies (view_id, input_id, columns, shape) VALUES (%s, %s, %s, %s)",
+            [(relation_id, input_id, list(one.columns), one.shape.to_json()) for input_id, one in inputs.items()],
         )
 
 

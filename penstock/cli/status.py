@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from penstock.session import Status
 
 
+_ALERTS = 3  # newest ones of a source; `penstock source events` has all
+
+
 def register(app: typer.Typer) -> None:
     app.command("status")(status)
 
@@ -36,8 +39,13 @@ def status(
     for source in found.sources:
         if source.problem:
             console.print(f"[red]![/] {source.name}: {escape(one_line(source.problem))}")
+        for event in [one for one in source.events if one.alert][:_ALERTS]:
+            console.print(f"[yellow]![/] {source.name}: {event.kind} at {event.at}: {escape(one_line(event.detail))}")
     console.print()
     console.print(stream_tables(found))
+    for one in found.stream_tables:
+        if one.status == "SUSPENDED":
+            console.print(f"[yellow]![/] {one.name} is suspended: {escape(one_line(one.reason or ''))}")
     console.print(changelog(found))
     for alert in found.alerts:
         console.print(f"[red]![/] {escape(alert.message)}\n  [dim]{escape(alert.hint)}[/]", soft_wrap=True)

@@ -1,5 +1,7 @@
 """A base's rows without Spark: its Parquet files read with pyarrow, rows that deletion vectors hide left out.
 
+Columns are asked for by the names of that version of the table. A file may have a column under another name (one that
+was renamed since), or not at all (one that was added since, where its rows have NULL).
 Looking up a few keys reads the key columns first, row group by row group where the statistics allow a hit, and the
 other columns only for groups with hits.
 """
@@ -29,6 +31,11 @@ class BaseFiles:
         table = DeltaTable(str(folder), version=version)
         self._files = [_local(uri) for uri in table.file_uris()]
         self._footers: dict[str, pq.FileMetaData] = {}
+        mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
+        self._physical = {
+            field.name: str(field.metadata.get("delta.columnMapping.physicalName", field.name))
+            for field in (table.schema().fields if mapped else ())
+        }
         vectors = pa.table(table.deletion_vectors())
         self._kept: dict[str, Mask] = {
             _local(path): vector.values.to_numpy(zero_copy_only=False)
@@ -44,19 +51,17 @@ class BaseFiles:
         """How many rows of the files are deleted."""
         return sum(int(np.count_nonzero(~kept)) for kept in self._kept.values())
 
+    def physical(self, name: str) -> str:
+        """The name of a column inside the files."""
+        return self._physical.get(name, name)
+
     def hidden(self, schema: pa.Schema) -> pa.Table:
         """The rows of the files that are deleted."""
-        parts = [
-            _only(pq.read_table(file, columns=schema.names, partitioning=None), ~kept).cast(schema)
-            for file, kept in self._kept.items()
-        ]
+        parts = [_only(self._read(file, schema), ~kept) for file, kept in self._kept.items()]
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def rows(self, schema: pa.Schema) -> pa.Table:
-        parts = [
-            _with(pq.read_table(file, columns=schema.names, partitioning=None), self._mask(file, 0)).cast(schema)
-            for file in self._files
-        ]
+        parts = [_with(self._read(file, schema), self._mask(file, 0)) for file in self._files]
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def parts(self, schema: pa.Schema) -> Iterator[Callable[[], pa.Table]]:
@@ -69,9 +74,22 @@ class BaseFiles:
                 offset += footer.row_group(group).num_rows
 
     def _part(self, file: str, group: int, offset: int, schema: pa.Schema) -> pa.Table:
-        with pq.ParquetFile(file, metadata=self._footer(file)) as reader:
-            rows = reader.read_row_group(group, columns=schema.names, use_threads=False)
-        return _with(rows, self._mask(file, offset)).cast(schema)
+        there = self._there(file, schema.names)
+        footer = self._footer(file)
+        with pq.ParquetFile(file, metadata=footer) as reader:
+            rows = reader.read_row_group(group, columns=[self.physical(name) for name in there], use_threads=False)
+        shaped = _in_shape(rows, self._logical(rows, there), schema, footer.row_group(group).num_rows)
+        return _with(shaped, self._mask(file, offset))
+
+    def _read(self, file: str, schema: pa.Schema) -> pa.Table:
+        there = self._there(file, schema.names)
+        rows = pq.read_table(file, columns=[self.physical(name) for name in there], partitioning=None)
+        return _in_shape(rows, self._logical(rows, there), schema, self._footer(file).num_rows)
+
+    def _there(self, file: str, names: Sequence[str]) -> list[str]:
+        """Those of the columns that the file has."""
+        inside = set(self._footer(file).schema.to_arrow_schema().names)
+        return [name for name in names if self.physical(name) in inside]
 
     def lookup(self, keys: pa.Table, schema: pa.Schema) -> pa.Table:
         """The rows whose key is among `keys` (a table of the key columns)."""
@@ -85,16 +103,17 @@ class BaseFiles:
             footer.row_group(group).num_rows
             for footer in map(self._footer, self._files)
             for group in range(footer.num_row_groups)
-            if _may_hold_any(footer.row_group(group), wanted)
+            if self._may_hold_any(footer.row_group(group), wanted)
         )
 
     def holds(self, schema: pa.Schema) -> bool:
         """True where every file has these columns in these types: not if it was written in an earlier shape."""
         shapes = [self._footer(file).schema.to_arrow_schema() for file in self._files]
+        fields = [(self.physical(field.name), field.type) for field in schema]
         return all(
-            shape.get_field_index(field.name) >= 0 and shape.field(field.name).type == field.type
+            shape.get_field_index(name) >= 0 and shape.field(name).type == kind
             for shape in shapes
-            for field in schema
+            for name, kind in fields
         )
 
     def matching(self, wanted: Sequence[pa.Table], schema: pa.Schema, limit: int | None = None) -> pa.Table | None:
@@ -102,23 +121,27 @@ class BaseFiles:
         more than `limit`."""
         parts, count = [schema.empty_table()], 0
         for file in self._files:
-            for part in self._hits(file, wanted, schema.names):
+            for part in self._hits(file, wanted, schema):
                 count += part.num_rows
                 if limit is not None and count > limit:
                     return None
-                parts.append(part.cast(schema))
+                parts.append(part)
         return pa.concat_tables(parts)
 
-    def _hits(self, file: str, wanted: Sequence[pa.Table], names: Sequence[str]) -> Iterator[pa.Table]:
+    def _hits(self, file: str, wanted: Sequence[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
         footer = self._footer(file)
         keys = list(dict.fromkeys(name for table in wanted for name in table.column_names))
-        others = [name for name in names if name not in keys]
+        there = self._there(file, list(dict.fromkeys([*keys, *schema.names])))
+        if missing := [name for name in keys if name not in there]:
+            raise KeyError(f"{file} has no column {', '.join(missing)}")
+        others = [name for name in there if name not in keys]
         offset = 0
         with pq.ParquetFile(file, metadata=footer) as reader:
             for group in range(footer.num_row_groups):
                 meta = footer.row_group(group)
-                if _may_hold_any(meta, wanted):
-                    found = reader.read_row_group(group, columns=keys)
+                if self._may_hold_any(meta, wanted):
+                    found = reader.read_row_group(group, columns=[self.physical(name) for name in keys])
+                    found = found.rename_columns(self._logical(found, keys)).select(keys)
                     mask = among_any(found, wanted)
                     kept = self._mask(file, offset)
                     if kept is not None:
@@ -127,10 +150,20 @@ class BaseFiles:
                     if len(hits):
                         rows = found.take(hits)
                         for name in others:
-                            rest = reader.read_row_group(group, columns=[name])
-                            rows = rows.append_column(rest.schema.field(name), rest[name].take(hits))
-                        yield rows.select(list(names))
+                            rest = reader.read_row_group(group, columns=[self.physical(name)])
+                            rows = rows.append_column(name, rest[self.physical(name)].take(hits))
+                        yield _in_shape(rows, rows.column_names, schema, rows.num_rows)
                 offset += meta.num_rows
+
+    def _logical(self, rows: pa.Table, names: Sequence[str]) -> list[str]:
+        """The names of columns that were read by their names inside the file, in whatever order they came."""
+        known = {self.physical(name): name for name in names}
+        return [known[name] for name in rows.column_names]
+
+    def _may_hold_any(self, meta: pq.RowGroupMetaData, wanted: Sequence[pa.Table]) -> bool:
+        return any(
+            all(_may_hold(meta, self.physical(name), keys[name]) for name in keys.column_names) for keys in wanted
+        )
 
     def _footer(self, file: str) -> pq.FileMetaData:
         if file not in self._footers:
@@ -146,6 +179,13 @@ class BaseFiles:
 def base_files(folder: Path, version: int, relation_id: int) -> BaseFiles:
     """A version of a Delta table never changes, so its file list is read once; a relation made anew is another one."""
     return BaseFiles(folder, version)
+
+
+def _in_shape(rows: pa.Table, names: Sequence[str], schema: pa.Schema, count: int) -> pa.Table:
+    """Columns `names` as `schema` has them; what is not among them is NULL."""
+    found = dict(zip(names, rows.columns, strict=True))
+    arrays = [found[f.name].cast(f.type) if f.name in found else pa.nulls(count, f.type) for f in schema]
+    return pa.table(arrays, schema=schema)
 
 
 def _local(uri: str) -> str:
@@ -166,10 +206,6 @@ def _only(rows: pa.Table, mask: Mask) -> pa.Table:
 
 def _with(rows: pa.Table, mask: Mask | None) -> pa.Table:
     return rows if mask is None else rows.filter(pa.array(_padded(mask, rows.num_rows)))
-
-
-def _may_hold_any(meta: pq.RowGroupMetaData, wanted: Sequence[pa.Table]) -> bool:
-    return any(all(_may_hold(meta, name, keys[name]) for name in keys.column_names) for keys in wanted)
 
 
 def _may_hold(meta: pq.RowGroupMetaData, column: str, keys: pa.ChunkedArray) -> bool:

@@ -19,12 +19,16 @@ from penstock.errors import PublishError
 
 @dataclass(frozen=True)
 class Stamp:
-    """Whose a Delta commit is, and the position and frontier it reached."""
+    """Whose a Delta commit is, the position and frontier it reached, and the version of the shape it has.
+
+    Shape 0 is one on the way to the next: the rows are those of the position, the columns are not.
+    """
 
     relation: str
     owner: str
     position: int
     frontier: str
+    shape: int = 1
 
     def to_json(self) -> str:
         return json.dumps(
@@ -33,6 +37,7 @@ class Stamp:
                 "owner": self.owner,
                 "position": self.position,
                 "frontier": json.loads(self.frontier),
+                "shape": self.shape,
             }
         )
 
@@ -75,7 +80,9 @@ def latest(folder: Path, writer: str, *, since: int) -> Latest | None:
 def _stamp(text: str | None) -> Stamp | None:
     try:
         value = json.loads(text or "")
-        return Stamp(value["penstock"], value["owner"], value["position"], json.dumps(value["frontier"]))
+        return Stamp(
+            value["penstock"], value["owner"], value["position"], json.dumps(value["frontier"]), value.get("shape", 1)
+        )
     except (ValueError, KeyError, TypeError):
         return None
 

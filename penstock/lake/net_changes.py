@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.zset import consolidate
 
-Key = tuple[int, int, tuple[str, ...]]  # relation, position after which, columns
+Key = tuple[tuple[int, int], int, tuple[str, ...]]  # relation and its shape, position after which, columns
 _RANGES = 64
 
 
@@ -25,13 +25,13 @@ class NetChanges:
 
     def get(
         self,
-        relation_id: int,
+        relation: tuple[int, int],
         after: int,
         until: int,
         columns: Sequence[str],
         read: Callable[[int, int], pa.Table],
     ) -> pa.Table:
-        key = (relation_id, after, tuple(columns))
+        key = (relation, after, tuple(columns))
         ends = self._known.pop(key, [])
         start, rows = max((end for end in ends if end[0] <= until), default=(after, None), key=lambda end: end[0])
         if start < until or rows is None:

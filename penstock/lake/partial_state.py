@@ -34,7 +34,11 @@ def partial_state(
     if base and position < base.position:
         parts[0] = parts[0].set_column(len(columns), WEIGHT, pc.negate(parts[0][WEIGHT]))
     if base:
-        there = _from_base(reader.base_files(relation, base), relation.schema.arrow(columns), wanted)
+        shape = relation.schema.arrow(columns)
+        names = {*columns, *(name for values in wanted for name in values.column_names)}
+        if not names <= reader.from_version(relation, base.version).identical:
+            return None
+        there = _from_base(reader.base_files(relation, base), shape, wanted)
         if there is None:
             return None
         parts.append(there)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pyspark.sql import Column as SparkColumn
@@ -22,14 +22,14 @@ from penstock.catalog.relations import Base, Relation
 from penstock.cut import Frontier
 from penstock.errors import PublishError
 from penstock.failpoint import hit
-from penstock.lake import delta_log
+from penstock.lake import delta_log, delta_schema
 from penstock.lake.delta_log import Stamp
 from penstock.lake.other_history import check_known
 from penstock.lake.reader import Reader, expand, net, quoted, same
 from penstock.lake.session import adopt
 from penstock.zset import WEIGHT
 
-How = Literal["created", "appended", "merged", "overwritten", "unchanged"]
+How = Literal["created", "appended", "merged", "overwritten", "altered", "unchanged"]
 
 # Past this share of changed rows a MERGE costs more than writing the table anew; for a small table always.
 _OVERWRITE_RATIO = 0.3
@@ -61,14 +61,14 @@ def publish(reader: Reader, lease: Lease, relation: Relation, position: int, fro
     """Bring the Delta table of `relation` to `position`; nothing happens if it is there already."""
     started = time.monotonic()
     folder = reader.home.base(relation.folder)
-    stamp = Stamp(relation.name, _owner(reader, relation), position, str(frontier))
+    stamp = Stamp(relation.name, _owner(reader, relation), position, str(frontier), relation.version)
     base = _recovered(reader, lease, relation)
     how: How = "unchanged"
     if base is None or base.position < position:
         how, rows = _write(reader, relation, base, stamp)
         version = _committed(reader, relation, base, stamp, how)
         hit("publish.delta_committed")
-        base = Base(position, version, delta_log.row_count(folder) if rows is None else rows)
+        base = Base(position, version, delta_log.row_count(folder) if rows is None else rows, relation.version)
         _record(reader, lease, relation, base)
     return Published(
         relation.name, how, str(folder), base.delta_version, frontier, base.rows, time.monotonic() - started
@@ -89,11 +89,11 @@ def _recovered(reader: Reader, lease: Lease, relation: Relation) -> Base | None:
                 hint="Restore it from a backup of the home, or re-sync the table.",
             )
         return None
-    if found.version == since:
+    if found.version == since or (base and not found.stamp.shape):
         return base
     check_known(reader.catalog, relation, found.stamp)
     rows = (base.rows if base else 0) + _net_rows(reader, relation, base, found.stamp.position)
-    adopted = Base(found.stamp.position, found.version, rows)
+    adopted = Base(found.stamp.position, found.version, rows, found.stamp.shape)
     _record(reader, lease, relation, adopted)
     return adopted
 
@@ -124,6 +124,8 @@ def _committed(reader: Reader, relation: Relation, base: Base | None, stamp: Sta
         return base.delta_version
     since = base.delta_version if base else -1
     found = delta_log.latest(reader.home.base(relation.folder), stamp.owner, since=since)
+    if found is not None and how == "altered":
+        return found.version
     if found is None or found.version <= since or found.stamp.position != stamp.position:
         raise PublishError(
             f"Delta made no commit for {relation.name} at position {stamp.position}",
@@ -143,8 +145,14 @@ def _write(reader: Reader, relation: Relation, base: Base | None, stamp: Stamp) 
     """How the table was brought to the stamp's position, and its rows where that is known without counting."""
     if base is None:
         return _replace(reader, relation, stamp, "created"), None
+    same: How = "unchanged"
+    if base.version != relation.version:
+        between = replace(stamp, position=base.position, shape=0)
+        if not delta_schema.follow(reader, relation, base, between):
+            return _replace(reader, relation, stamp, "overwritten"), None
+        same = "altered"
     if not reader.segments(relation, base.position, stamp.position):
-        return "unchanged", base.rows
+        return same, base.rows
     names = list(relation.schema.names)
     changed = net(reader.changes(relation, base.position, stamp.position, names), names).localCheckpoint()
     counts = changed.agg(
@@ -154,7 +162,7 @@ def _write(reader: Reader, relation: Relation, base: Base | None, stamp: Stamp) 
     assert counts is not None
     rows = base.rows + counts["new"] - counts["gone"]
     if counts["new"] == counts["gone"] == 0:
-        return "unchanged", rows
+        return same, rows
     if counts["gone"] == 0:
         _append(reader, relation, changed, stamp)
         return "appended", rows
@@ -170,8 +178,7 @@ def _replace(reader: Reader, relation: Relation, stamp: Stamp, how: How) -> How:
         key = list(map(quoted, relation.schema.key))
         rows = rows.repartitionByRange(*key).sortWithinPartitions(*key)
     writer = rows.write.format("delta").mode("overwrite").options(**_options(stamp), maxRecordsPerFile=_ROWS_PER_FILE)
-    if how == "created":
-        writer = writer.options(**_PROPERTIES)
+    writer = writer.options(**(_PROPERTIES if how == "created" else {"overwriteSchema": "true"}))
     writer.save(str(reader.home.base(relation.folder)))
     return how
 

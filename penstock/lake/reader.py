@@ -11,6 +11,7 @@ from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache, reduce
+from itertools import groupby
 from typing import cast
 
 import numpy as np
@@ -24,12 +25,17 @@ from pyspark.sql.types import StructType
 from penstock.catalog import relations
 from penstock.catalog.relations import Base, Relation
 from penstock.catalog.store import Catalog
+from penstock.errors import NotRetained
 from penstock.lake.base_files import BaseFiles, base_files
+from penstock.lake.literal import literal
 from penstock.lake.net_changes import NetChanges
 from penstock.lake.session import small_queries
+from penstock.lsn import Lsn
 from penstock.relation import key_lookup, segment
 from penstock.relation.home import Home
+from penstock.relation.schema import Schema
 from penstock.relation.segment import Segment
+from penstock.relation.translation import Translation, translation
 from penstock.zset import WEIGHT, among, consolidate
 
 # Changes up to this many rows travel through Arrow into the plan itself; more are read from their files by Spark.
@@ -56,6 +62,7 @@ class Reader:
         self._pending = pending or {}
         self._scans: dict[int, tuple[int, DataFrame]] = {}
         self._net = NetChanges()
+        self._shapes: dict[tuple[int, int], Schema] = {}
         self._light: list[Reader] = []
 
     def beside(self, pending: Pending) -> Reader:
@@ -71,9 +78,48 @@ class Reader:
         return self._light[0].beside(self._pending)
 
     def base(self, relation: Relation) -> Base | None:
-        """The newest base; None while nothing was published, which is an empty base before everything."""
+        """The newest base that can be read in the relation's version; None is an empty base before everything."""
         found = relations.bases(self.catalog, relation.id)
-        return found[0] if found else None
+        base = next((base for base in found if base.version <= relation.version), None)
+        if base is not (found[0] if found else None) and relation.retained > (base.position if base else -1):
+            raise NotRetained(
+                f"{relation.name} cannot be read in the shape it had before {Lsn(relation.retained)} any more: "
+                "the changes since are not kept",
+                hint="Read it at a later frontier. A pin, or a longer changelog_retention, keeps what you need.",
+            )
+        return base
+
+    def from_version(self, relation: Relation, version: int) -> Translation:
+        """How rows of an earlier shape are read in the relation's."""
+        if version == relation.version:
+            return translation(relation.schema, relation.schema)
+        key = (relation.id, version)
+        if key not in self._shapes:
+            known = relations.versions(self.catalog, relation.id)
+            self._shapes |= {(relation.id, one.version): one.schema for one in known}
+        return translation(self._shapes[key], relation.schema)
+
+    def read(
+        self,
+        relation: Relation,
+        found: Sequence[Segment],
+        columns: Sequence[str],
+        *,
+        after: int | None = None,
+        until: int | None = None,
+    ) -> pa.Table:
+        """The rows of segments with their weight, in the relation's shape, whatever shape each was written in."""
+        schema = segment.rows_with_weight(relation.schema, columns)
+        parts = [schema.empty_table()]
+        for version, same in groupby(found, key=lambda one: one.version):
+            if version == relation.version:
+                parts.append(segment.read(self.home, list(same), schema, after=after, until=until))
+                continue
+            way = self.from_version(relation, version)
+            older = segment.rows_with_weight(way.old, way.sources(columns))
+            rows = segment.read(self.home, list(same), older, after=after, until=until)
+            parts.append(way.rows(rows, columns, [WEIGHT]).cast(schema))
+        return pa.concat_tables(parts)
 
     def segments(self, relation: Relation, after: int, until: int) -> list[Segment]:
         found = relations.segments(self.catalog, relation.id, after, until)
@@ -86,35 +132,45 @@ class Reader:
 
     def changes_arrow(self, relation: Relation, after: int, until: int, columns: Sequence[str]) -> pa.Table:
         """Weighted rows of (after, until], consolidated over `columns`: what the reader cannot see cancels."""
-        schema = segment.rows_with_weight(relation.schema, columns)
 
         def read(first: int, last: int) -> pa.Table:
-            return segment.read(self.home, self.segments(relation, first, last), schema, after=first, until=last)
+            return self.read(relation, self.segments(relation, first, last), columns, after=first, until=last)
 
         if relation.id in self._pending:  # what is not committed may never be
             return consolidate(read(after, until), columns)
-        return self._net.get(relation.id, after, until, columns, read)
+        return self._net.get((relation.id, relation.version), after, until, columns, read)
 
     def changes(self, relation: Relation, after: int, until: int, columns: Sequence[str]) -> DataFrame:
         """Weighted rows of (after, until]; consolidated where they are few."""
         found = self.segments(relation, after, until)
         if sum(one.rows for one in found) <= SMALL:
             return self.frame(self.changes_arrow(relation, after, until, columns), relation, columns)
+        parts = [
+            self._scan(relation, version, list(same), after, until, columns)
+            for version, same in groupby(found, key=lambda one: one.version)
+        ]
+        return reduce(DataFrame.unionByName, parts)
+
+    def _scan(
+        self, relation: Relation, version: int, found: list[Segment], after: int, until: int, columns: Sequence[str]
+    ) -> DataFrame:
+        """Segments of one version as weighted rows in the relation's."""
+        way = self.from_version(relation, version)
         # Of a stream table only segments that were put together have positions of their own.
         lsn = ", _lsn bigint" if relation.kind == "table" or any(one.low != one.high for one in found) else ""
         paths = [str(self.home.path(one.path)) for one in found]
-        frame = self.spark().read.schema(ddl(relation, columns) + lsn).parquet(*paths)
+        frame = self.spark().read.schema(ddl(way.old, way.sources(columns)) + lsn).parquet(*paths)
         if lsn:
             inside = (F.col("_lsn") > after) & (F.col("_lsn") <= until)
             frame = frame.where(inside if relation.kind == "table" else inside | F.col("_lsn").isNull())
-        return frame.select(*map(quoted, columns), WEIGHT)
+        return frame.select(*(map(quoted, columns) if way.old is way.new else translated(way, columns)), WEIGHT)
 
     def frame(self, rows: pa.Table, relation: Relation, columns: Sequence[str]) -> DataFrame:
         """Arrow rows with a weight as a Spark relation whose size the planner knows."""
         whole = rows.select([*columns, WEIGHT]).combine_chunks()  # Spark 4.2 stops reading at a chunk without rows
         if not whole.num_rows:  # it also cannot take times or lists without any chunk
             whole = pa.table([pa.array([], field.type) for field in whole.schema], schema=whole.schema)
-        return self.spark().createDataFrame(whole, schema=_struct(ddl(relation, columns)))
+        return self.spark().createDataFrame(whole, schema=_struct(ddl(relation.schema, columns)))
 
     def state(self, relation: Relation, position: int, columns: Sequence[str]) -> DataFrame:
         """Weighted rows whose sum is the relation at `position`."""
@@ -139,25 +195,35 @@ class Reader:
         files = self.base_files(relation, base)
         if files.hidden_rows > SMALL or not files.paths:
             return _weighted(self.base_rows(relation, base), columns)
-        rows = _weighted(self._parquet(relation, base.delta_version, files.paths), columns)
+        way = self.from_version(relation, base.version)
+        there = self._parquet(relation, base, files)
+        rows = _weighted(there if way.old is way.new else there.select(*translated(way, columns)), columns)
         if not files.hidden_rows:
             return rows
         minus = pa.table({WEIGHT: pa.repeat(pa.scalar(-1, pa.int64()), files.hidden_rows)})
         for name in columns:  # a query may need none of them, only how many rows there are
-            minus = minus.append_column(name, files.hidden(relation.schema.arrow([name]))[name])
+            source = way.origins[name].source
+            hidden = files.hidden(way.old.arrow([source.name])) if source else minus
+            minus = minus.append_column(name, way.origins[name].values(hidden))
         return rows.unionByName(self.frame(minus, relation, columns))
 
     def base_files(self, relation: Relation, base: Base) -> BaseFiles:
         return base_files(self.home.base(relation.folder), base.delta_version, relation.id)
 
-    def _parquet(self, relation: Relation, version: int, paths: list[str]) -> DataFrame:
-        """The files of a version as one scan, listed once."""
+    def _parquet(self, relation: Relation, base: Base, files: BaseFiles) -> DataFrame:
+        """The files of a Delta version as one scan, listed once, in the shape of that version."""
         known = self._scans.get(relation.id)
-        if known is None or known[0] != version:
-            names = [f"{quoted(column.name)} {column.spark}" for column in relation.schema.columns]
-            known = version, self.spark().read.schema(", ".join(names)).parquet(*paths)
+        if known is None or known[0] != base.delta_version:
+            columns = [(column, files.physical(column.name)) for column in self.base_schema(relation, base).columns]
+            names = ", ".join(f"{quoted(stored)} {column.spark}" for column, stored in columns)
+            frame = self.spark().read.schema(names).parquet(*files.paths)
+            renamed = {stored: column.name for column, stored in columns if stored != column.name}
+            known = base.delta_version, frame.withColumnsRenamed(renamed) if renamed else frame
             self._scans[relation.id] = known
         return known[1]
+
+    def base_schema(self, relation: Relation, base: Base) -> Schema:
+        return self.from_version(relation, base.version).old
 
     def rows(self, relation: Relation, position: int, columns: Sequence[str] | None = None) -> DataFrame:
         """Plain rows of the relation at `position`, its own columns only."""
@@ -177,17 +243,22 @@ class Reader:
         return merged(plain, changed, relation).select(*map(quoted, wanted))
 
     def base_rows(self, relation: Relation, base: Base) -> DataFrame:
+        """The rows of the Delta table in the relation's shape."""
         path = str(self.home.base(relation.folder))
-        return self.spark().read.format("delta").option("versionAsOf", base.delta_version).load(path)
+        rows = self.spark().read.format("delta").option("versionAsOf", base.delta_version).load(path)
+        if base.version == relation.version:
+            return rows
+        return rows.select(*translated(self.from_version(relation, base.version), relation.schema.names))
 
     def rows_arrow(self, relation: Relation, position: int) -> pa.Table:
         """All rows at `position` in memory, without Spark: what a TRUNCATE removes."""
-        names, schema = list(relation.schema.names), relation.schema.arrow()
+        names = list(relation.schema.names)
         base = self.base(relation)
         since = base.position if base else -1
         parts = [self.changes_arrow(relation, since, position, names)]
         if base:
-            there = self.base_files(relation, base).rows(schema)
+            way = self.from_version(relation, base.version)
+            there = way.rows(self.base_files(relation, base).rows(way.old.arrow()), names)
             parts.append(there.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), there.num_rows)))
         total = consolidate(pa.concat_tables(parts), names)
         copies = np.maximum(total[WEIGHT].to_numpy(), 0)
@@ -198,19 +269,30 @@ class Reader:
         names, key = list(relation.schema.names), list(relation.schema.key)
         base = self.base(relation)
         since = base.position if base else -1
-        schema = pa.schema([*relation.schema.arrow(), pa.field(WEIGHT, pa.int64())])
         wanted = keys.cast(relation.schema.arrow(key))
-        changed = self.segments(relation, since, position)
-        latest = consolidate(key_lookup.find(self.home, changed, schema, wanted, after=since, until=position), names)
+        latest = consolidate(self._changed_keys(relation, wanted, since, position), names)
         found = latest.filter(pc.greater(latest[WEIGHT], 0)).select(names)
         # A key with changes left after netting is here, or gone; any other is as the base has it.
         left = wanted.filter(pc.invert(among(wanted, latest.select(key))))
         if base is None or not left.num_rows:
             return found
-        there = self.base_files(relation, base)
-        if there.may_match([left]) > SCANNED:
+        way = self.from_version(relation, base.version)
+        there, wanted_then = self.base_files(relation, base), way.keys(left)
+        if there.may_match([wanted_then]) > SCANNED:
             return pa.concat_tables([found, self._lookup_on_spark(relation, base, left)])
-        return pa.concat_tables([found, there.lookup(left, relation.schema.arrow())])
+        return pa.concat_tables([found, way.rows(there.lookup(wanted_then, way.old.arrow()), names)])
+
+    def _changed_keys(self, relation: Relation, keys: pa.Table, after: int, until: int) -> pa.Table:
+        """The weighted rows of `keys` in (after, until]."""
+        names = list(relation.schema.names)
+        schema = segment.rows_with_weight(relation.schema, names)
+        parts = [schema.empty_table()]
+        for version, same in groupby(self.segments(relation, after, until), key=lambda one: one.version):
+            way = self.from_version(relation, version)
+            then = segment.rows_with_weight(way.old, way.old.names)
+            rows = key_lookup.find(self.home, list(same), then, way.keys(keys), after=after, until=until)
+            parts.append(way.rows(rows, names, [WEIGHT]).cast(schema))
+        return pa.concat_tables(parts)
 
     def _lookup_on_spark(self, relation: Relation, base: Base, keys: pa.Table) -> pa.Table:
         """The rows of `keys` in the base, where a parallel scan is worth its fixed cost: files are skipped by the range
@@ -233,9 +315,19 @@ def _weighted(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     return rows.select(*map(quoted, columns), F.lit(1).cast("bigint").alias(WEIGHT))
 
 
-def ddl(relation: Relation, columns: Sequence[str]) -> str:
+def translated(way: Translation, columns: Sequence[str]) -> list[SparkColumn]:
+    """Columns of the newer shape over a frame in the older one."""
+    made = []
+    for name in columns:
+        one = way.origins[name]
+        value = literal(one.column.older) if one.source is None else F.col(quoted(one.source.name))
+        made.append((value if name in way.identical else value.cast(one.column.spark)).alias(name))
+    return made
+
+
+def ddl(schema: Schema, columns: Sequence[str]) -> str:
     """The Spark schema of weighted rows."""
-    own = [f"{quoted(name)} {relation.schema.column(name).spark}" for name in columns]
+    own = [f"{quoted(name)} {schema.column(name).spark}" for name in columns]
     return ", ".join([*own, f"{WEIGHT} bigint"])
 
 

@@ -3,7 +3,8 @@
 With REPLICA IDENTITY DEFAULT the WAL carries keys and new images. Inside the range, the old image of a change is the
 new image that came before it for the same key; the first one of a key is looked up in the state before the range. A
 TOAST value that did not change is that of the same update's old image. TRUNCATE becomes one deletion per row that was
-there. A row that should be known and is not stops the table: it is never guessed.
+there. A row that should be known and is not stops the table: it is never guessed. Only of a table that was never copied
+(`partial`) rows may be unknown: their removal is nothing, and their first new image is where they begin.
 """
 
 from __future__ import annotations
@@ -25,43 +26,59 @@ Mask = npt.NDArray[np.bool_]
 Lookup = Callable[[pa.Table], pa.Table]
 
 
-def settle(raw: pa.Table, schema: Schema, lookup: Lookup, everything: Callable[[], pa.Table]) -> pa.Table:
+def settle(
+    raw: pa.Table, schema: Schema, lookup: Lookup, everything: Callable[[], pa.Table], *, partial: bool = False
+) -> pa.Table:
     """`lookup(keys)` gives the rows of those keys, `everything()` all rows, both as of just before the range."""
     rows = raw.sort_by([("_lsn", "ascending"), ("_seq", "ascending")]).combine_chunks()
-    if is_settled(rows):
+    if is_settled(rows) and not partial:
         return rows.drop_columns([ABSENT])
     truncated = rows["_op"].to_numpy() == "T"
     epoch = np.cumsum(truncated)
-    complete = _complete(rows, schema, truncated, epoch, lookup) if schema.key else rows.drop_columns([ABSENT])
+    if not schema.key:
+        return _expand_truncates(rows.drop_columns([ABSENT]), schema, truncated, epoch, everything)
+    complete, unknown = _complete(rows, schema, truncated, epoch, lookup, partial)
+    if unknown.any():
+        complete, truncated, epoch = complete.filter(pa.array(~unknown)), truncated[~unknown], epoch[~unknown]
     return _expand_truncates(complete, schema, truncated, epoch, everything)
 
 
-def _complete(rows: pa.Table, schema: Schema, truncated: Mask, epoch: Indices, lookup: Lookup) -> pa.Table:
+def _complete(
+    rows: pa.Table, schema: Schema, truncated: Mask, epoch: Indices, lookup: Lookup, partial: bool
+) -> tuple[pa.Table, Mask]:
+    """The rows with their values, and which of them remove a row that was never known."""
     weight = rows[WEIGHT].to_numpy()
     absent = absent_mask(rows, len(schema.columns))
     previous = _previous_of_key(key_ids(rows.select(list(schema.key))), epoch, truncated)
     removal = weight < 0
     _check_order(rows, schema, removal, previous, truncated)
 
-    first = removal & (previous < 0) & absent.any(axis=1)
+    first = removal & (previous < 0) & (absent.any(axis=1) | partial)
     if (first & (epoch > 0)).any():
         raise _unknown_row(rows, schema, int(np.flatnonzero(first & (epoch > 0))[0]))
     wanted = np.flatnonzero(first)
-    known, found = _look_up(rows, schema, wanted, lookup)
+    known, found, hit = _look_up(rows, schema, wanted, lookup)
+    if not hit.all() and not partial:
+        raise _unknown_row(rows, schema, int(wanted[np.flatnonzero(~hit)[0]]))
+    unknown = np.zeros(rows.num_rows, dtype=bool)
+    unknown[wanted[~hit]] = True
 
     count = rows.num_rows
     own = np.arange(count, dtype=np.int64)
     before = np.where(removal, previous, own - 1)  # an update's new image comes right after its old one
-    before[wanted] = count + found
+    before[wanted] = np.where(hit, count + found, wanted)
     columns = []
     for position, name in enumerate(rows.column_names):
         if name in CHANGE_COLUMNS or name == ABSENT or not absent[:, position].any():
             columns.append(rows[name])
             continue
         source = _follow(np.where(absent[:, position], before, own), known.num_rows)
+        lost = ~unknown & np.isin(source, np.flatnonzero(unknown & absent[:, position]))
+        if lost.any():
+            raise _unknown_row(rows, schema, int(np.flatnonzero(lost)[0]))
         both = pa.chunked_array([*rows[name].chunks, *known[name].chunks], type=rows[name].type)
         columns.append(both.take(pa.array(source)))
-    return pa.table(columns, names=rows.column_names).drop_columns([ABSENT])
+    return pa.table(columns, names=rows.column_names).drop_columns([ABSENT]), unknown
 
 
 def _previous_of_key(ids: Indices, epoch: Indices, truncated: Mask) -> Indices:
@@ -82,11 +99,11 @@ def _check_order(rows: pa.Table, schema: Schema, removal: Mask, previous: Indice
         raise _unknown_row(rows, schema, int(np.flatnonzero(wrong)[0]))
 
 
-def _look_up(rows: pa.Table, schema: Schema, wanted: Indices, lookup: Lookup) -> tuple[pa.Table, Indices]:
-    """The rows of the wanted keys, and for each wanted row the place of its image among them."""
+def _look_up(rows: pa.Table, schema: Schema, wanted: Indices, lookup: Lookup) -> tuple[pa.Table, Indices, Mask]:
+    """The rows of the wanted keys, and for each wanted row the place of its image among them, if it has one."""
     names = list(schema.names)
     if not len(wanted):
-        return rows.schema.empty_table().select(names), np.empty(0, dtype=np.int64)
+        return rows.schema.empty_table().select(names), np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
     keys = rows.select(list(schema.key)).take(pa.array(wanted))
     found = lookup(keys).select(names).cast(schema.arrow())
     ids = key_ids(pa.concat_tables([found.select(list(schema.key)), keys]))
@@ -96,9 +113,9 @@ def _look_up(rows: pa.Table, schema: Schema, wanted: Indices, lookup: Lookup) ->
     place_ok = place < len(have)
     hit = np.zeros(len(need), dtype=bool)
     hit[place_ok] = have[order][place[place_ok]] == need[place_ok]
-    if not hit.all():
-        raise _unknown_row(rows, schema, int(wanted[np.flatnonzero(~hit)[0]]))
-    return found, order[place]
+    places = np.zeros(len(need), dtype=np.int64)
+    places[hit] = order[place[hit]]
+    return found, places, hit
 
 
 def _follow(pointers: Indices, known: int) -> Indices:

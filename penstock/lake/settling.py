@@ -7,6 +7,7 @@ what was settled before it in the same step. Readers see the source's new cut on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from penstock.catalog import relations, sources
 from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Relation
+from penstock.catalog.sources import is_partial
 from penstock.catalog.store import Catalog
 from penstock.failpoint import hit
 from penstock.lake.reader import Reader
@@ -22,6 +24,7 @@ from penstock.lsn import Lsn
 from penstock.relation import segment
 from penstock.relation.rotation import ROTATION
 from penstock.relation.segment import Segment, SegmentWriter
+from penstock.relation.translation import translation
 
 _CHUNK = 2_000_000  # rows of one table that are settled in memory at a time
 
@@ -31,12 +34,15 @@ def settle_source(reader: Reader, catalog: Catalog, lease: Lease, name: str) -> 
     source = sources.get(catalog, name)
     if source.captured is None or source.settled is None:
         return Lsn(0)
-    if source.settled == source.captured and not relations.waiting(catalog, source.id):
+    if source.settled == source.captured and not relations.waiting_of(catalog, source.id):
         return source.settled
     attempt = catalog.begin(lease, "settle")
+    waiting = relations.waiting_of(catalog, source.id)
     settled = {
-        relation.id: _settle_table(reader, relation, attempt, source.captured)
-        for relation in relations.of_source(catalog, name)
+        relation.id: _settle_table(
+            reader, relation, attempt, source.captured, partial=is_partial(source.options, relation.table)
+        )
+        for relation in relations.by_id(catalog, waiting)
     }
     hit("settle.files_written")
     with catalog.commit(lease, attempt, "settle") as commit:
@@ -47,34 +53,38 @@ def settle_source(reader: Reader, catalog: Catalog, lease: Lease, name: str) -> 
     return source.captured
 
 
-def _settle_table(reader: Reader, relation: Relation, attempt: int, until: int) -> list[Segment]:
+def _settle_table(reader: Reader, relation: Relation, attempt: int, until: int, *, partial: bool) -> list[Segment]:
     writer = SegmentWriter(reader.home, relation.folder, attempt)
     done: list[Segment] = []
-    for raw, before in _chunks(reader, relation, until):
-        there = reader.beside({relation.id: done})
-        rows = settle(
-            raw,
-            relation.schema,
-            lambda keys, there=there, before=before: there.lookup(relation, keys, before),  # type: ignore[misc]
-            lambda there=there, before=before: there.rows_arrow(relation, before),  # type: ignore[misc]
-        )
-        for part in ROTATION.parts(rows) if rows.num_rows else ():
-            positions = pc.min_max(part["_lsn"]).as_py()
-            done.append(writer.write(part, positions["min"], positions["max"]))
+    shapes: list[Relation] = []
+    for files, goes_on in _chunks(reader, relation, until):
+        shapes = shapes or _shapes(reader, relation)
+        for number, (shape, raw) in enumerate(_by_shape(reader, files, shapes)):
+            low = pc.min(raw["_lsn"]).as_py()
+            before = low if goes_on and number == 0 else low - 1
+            there = reader.beside({relation.id: done})
+            rows = settle(
+                raw,
+                shape.schema,
+                lambda keys, there=there, shape=shape, before=before: there.lookup(shape, keys, before),  # type: ignore[misc]
+                lambda there=there, shape=shape, before=before: there.rows_arrow(shape, before),  # type: ignore[misc]
+                partial=partial,
+            )
+            for part in ROTATION.parts(rows) if rows.num_rows else ():
+                positions = pc.min_max(part["_lsn"]).as_py()
+                done.append(writer.write(part, positions["min"], positions["max"], version=shape.version))
     return done
 
 
-def _chunks(reader: Reader, relation: Relation, until: int) -> Iterator[tuple[pa.Table, int]]:
-    """What waits, in order, a bounded number of rows at a time, each with the position before it.
+def _chunks(reader: Reader, relation: Relation, until: int) -> Iterator[tuple[list[Segment], bool]]:
+    """What waits, in order, a bounded number of rows at a time; True if its first transaction may have begun before.
 
     A commit of capture is taken whole where it fits. One that does not is taken file by file; a transaction may then
     begin in one chunk and go on in the next, so what is before the latter includes the position it begins at.
     """
     for group in relations.raw_groups(reader.catalog, relation.id, until):
         for number, files in enumerate(_bounded(group)):
-            raw = segment.read(reader.home, files, relation.schema.arrow_raw())
-            low = min(one.low for one in files)
-            yield raw, low if number else low - 1
+            yield files, number > 0
 
 
 def _bounded(group: Sequence[Segment]) -> Iterator[list[Segment]]:
@@ -85,3 +95,39 @@ def _bounded(group: Sequence[Segment]) -> Iterator[list[Segment]]:
             files = []
         files.append(one)
     yield files
+
+
+def _shapes(reader: Reader, relation: Relation) -> list[Relation]:
+    """The relation in every shape it has had."""
+    if relation.version == 1:
+        return [relation]
+    return [
+        replace(relation, schema=one.schema, version=one.version, shaped=one.from_position)
+        for one in relations.versions(reader.catalog, relation.id)
+    ]
+
+
+def _by_shape(
+    reader: Reader, files: Sequence[Segment], shapes: Sequence[Relation]
+) -> Iterator[tuple[Relation, pa.Table]]:
+    """Captured rows by the shape that the table has at their positions.
+
+    A transaction that changes the table has rows in both shapes: all of them are settled in the newer one.
+    """
+    schemas = {one.version: one.schema for one in shapes}
+    parts = [(one.version, segment.read(reader.home, [one], schemas[one.version].arrow_raw())) for one in files]
+    for shape, following in zip(shapes, [*shapes[1:], None], strict=True):
+        own = [
+            translation(schemas[version], shape.schema).raw(rows) if version != shape.version else rows
+            for version, rows in ((version, _within(rows, shape, following)) for version, rows in parts)
+            if rows.num_rows
+        ]
+        if own:
+            yield shape, pa.concat_tables(rows.cast(shape.schema.arrow_raw()) for rows in own)
+
+
+def _within(rows: pa.Table, shape: Relation, following: Relation | None) -> pa.Table:
+    """Those of the rows that are at positions of the shape."""
+    if shape.version > 1:
+        rows = rows.filter(pc.greater_equal(rows["_lsn"], shape.shaped))
+    return rows if following is None else rows.filter(pc.less(rows["_lsn"], following.shaped))

@@ -8,7 +8,7 @@ import shutil
 from penstock.catalog import dropped, relations, stream_tables
 from penstock.catalog.relations import Relation
 from penstock.catalog.store import Catalog
-from penstock.catalog.stream_tables import StreamTable
+from penstock.catalog.stream_tables import Dependency, StreamTable
 from penstock.errors import AlreadyExists, ConfigError
 from penstock.refresh.decision import Mode
 from penstock.refresh.plans import Plans
@@ -44,13 +44,16 @@ def create(
             hint="Alter it, or drop it first.",
         )
     view = plans.compile(name, query, dialect, known)
-    ids = {relation.name: relation.id for relation in known}
+    named = {relation.name: relation for relation in known}
     with catalog.lease(LEASE) as lease, catalog.commit(lease, None, "create") as commit:
         relation_id = relations.add(commit, name, "view", f"views/{name}", view.schema)
         for state in view.states:
             folder = f"states/{name}/{state.name}"
             relations.add(commit, f"{name}#{state.name}", "state", folder, state.schema, owner_id=relation_id)
-        inputs = {ids[one.name]: view.used_columns[one.name] for one in view.inputs}
+        inputs = {
+            named[one.name].id: Dependency(tuple(view.used_columns[one.name]), named[one.name].schema)
+            for one in view.inputs
+        }
         stream_tables.add(commit, relation_id, query, dialect, wanted, schedule, inputs)
     return stream_tables.get(catalog, name)
 

@@ -12,7 +12,7 @@ from penstock.catalog.relations import Relation
 from penstock.catalog.store import Catalog
 from penstock.config import Settings
 from penstock.cut import Frontier
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, SchemaChanged
 from penstock.lsn import Lsn
 from penstock.refresh.positions import position_at, readable
 from penstock.relation.home import Home
@@ -68,14 +68,26 @@ class Engine:
 
         return Plans(self.catalog)
 
-    def catch_up(self, until: Frontier | None = None, *, finish: bool = True) -> Frontier:
-        """Capture and settle what is committed now, or up to `until`."""
+    def catch_up(self, until: Frontier | None = None, *, finish: bool = True, following: str | None = None) -> Frontier:
+        """Capture and settle what is committed now, or up to `until`.
+
+        A source that is paused in front of a schema change does not keep the others from going on; `following` goes on
+        with a paused one.
+        """
         from penstock.lake.settling import settle_source
 
+        paused: list[SchemaChanged] = []
         for source in sources.every(self.catalog):
             target = None if until is None else until.get(source.name, Lsn(0))
-            lease = self.captures.catch_up(source.name, target, finish=finish)
-            settle_source(self.reader, self.catalog, lease, source.name)
+            follow = True if following == source.name else None
+            try:
+                lease = self.captures.catch_up(source.name, target, finish=finish, follow=follow)
+            except SchemaChanged as change:
+                paused.append(change)
+            else:
+                settle_source(self.reader, self.catalog, lease, source.name)
+        if paused:
+            raise paused[0]
         return readable(self.catalog)
 
     def refresh(
@@ -90,13 +102,17 @@ class Engine:
         """A relation, and where it is at a frontier; by default the newest it can be read at."""
         relation = relations.find(self.catalog, name)
         if relation.source is not None:
-            frontier = (readable(self.catalog) if at is None else at).only([relation.source])
+            newest = readable(self.catalog).only([relation.source])
+            if relation.ended is not None and relation.source in newest:
+                newest = Frontier({relation.source: min(newest[relation.source], relation.ended)})
+            frontier = newest if at is None else at.only([relation.source])
         else:
             table = stream_tables.get(self.catalog, relation.name)
             if table.frontier is None:
                 raise ConfigError(f"stream table {name!r} was never refreshed", hint=f"Call refresh({name!r}) first.")
             frontier = table.frontier if at is None else at.only(table.frontier)
-        return relation, position_at(self.catalog, relation, frontier), frontier
+        position = position_at(self.catalog, relation, frontier)
+        return relations.at(self.catalog, relation, position) if relation.source else relation, position, frontier
 
     def maintain(self, *, least: int | None = None, sweep: bool = True) -> Maintained:
         """One step of the changelog's upkeep."""

@@ -20,7 +20,6 @@ from penstock.lake.reader import Reader
 from penstock.refresh.bucket_sums import BucketSums
 from penstock.refresh.row_hash import row_hashes
 from penstock.refresh.verification import Row
-from penstock.relation import segment
 from penstock.relation.schema import Column
 from penstock.zset import WEIGHT, consolidate
 
@@ -87,18 +86,18 @@ class LakeSide:
 
     def _parts(self, names: Sequence[str]) -> Iterator[Part]:
         """Each gives some rows of `names` with their weight."""
-        schema = self.relation.schema.arrow(names)
         base = self.reader.base(self.relation)
         since = base.position if base else -1
         if base is not None:
-            for part in self.reader.base_files(self.relation, base).parts(schema):
-                yield lambda part=part: _weighted(part(), 1)  # type: ignore[misc]
+            way = self.reader.from_version(self.relation, base.version)
+            then = way.old.arrow() if not way.sources(names) else way.old.arrow(way.sources(names))
+            for part in self.reader.base_files(self.relation, base).parts(then):
+                yield lambda part=part: _weighted(way.rows(part(), names), 1)  # type: ignore[misc]
         low, high = sorted((since, self.position))
         sign = 1 if since <= self.position else -1
-        whole = segment.rows_with_weight(self.relation.schema, names)
         for one in self.reader.segments(self.relation, low, high):
             yield lambda one=one: _signed(  # type: ignore[misc]
-                segment.read(self.reader.home, [one], whole, after=low, until=high), sign
+                self.reader.read(self.relation, [one], names, after=low, until=high), sign
             )
 
 

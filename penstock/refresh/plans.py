@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import psycopg
 
-from penstock.catalog import relations
+from penstock.catalog import relations, stream_tables
 from penstock.catalog.relations import Relation
 from penstock.catalog.store import Catalog
 from penstock.catalog.stream_tables import StreamTable
+from penstock.errors import Suspended
+from penstock.refresh.fit import misfit, shape_for
+from penstock.relation.schema import Schema
 from penstock.views import PostgresTyper, Program, View, compile_view, delta, full
 from penstock.views import Relation as Input
 
@@ -56,6 +59,10 @@ def _rendered(program: Program) -> Rendered:
     return Rendered(program, program.combined_sql())
 
 
+def _forms(schemas: Mapping[str, Schema]) -> dict[str, list[tuple[str, str]]]:
+    return {name: [(column.name, column.spark) for column in schema.columns] for name, schema in schemas.items()}
+
+
 class Plans:
     """Compiles queries against the relations of a catalog, whose server also tells the types of expressions."""
 
@@ -74,10 +81,36 @@ class Plans:
             return compile_view(name, query, dialect=dialect, resolve=resolve, typer=PostgresTyper(connection))
 
     def of(self, table: StreamTable, known: Sequence[Relation]) -> Plan:
-        """The compiled view of a stream table."""
+        """The compiled view of a stream table; `Suspended` where it does not fit its inputs any more."""
         reads = [relation for relation in known if relation.id in table.inputs]
         version = tuple((relation.id, relation.version) for relation in reads)
         key = (table.relation_id, table.query, table.dialect, version)
         if key not in self._compiled:
-            self._compiled[key] = Plan(self.compile(table.name, table.query, table.dialect, reads))
+            shaped = self._shaped(table, reads)
+            view = self.compile(table.name, table.query, table.dialect, shaped)
+            self._check_outputs(table, view)
+            self._compiled[key] = Plan(view)
         return self._compiled[key]
+
+    def _shaped(self, table: StreamTable, reads: Sequence[Relation]) -> list[Relation]:
+        """The inputs in the shapes that the view was defined over."""
+        dependencies = stream_tables.dependencies(self._catalog, table.relation_id)
+        for relation in reads:
+            reason = misfit(dependencies[relation.id], relation)
+            if reason is not None:
+                raise Suspended(
+                    f"stream table {table.name} is suspended: {reason}",
+                    hint="Drop it and create it again over the new shape; its last state stays readable until then.",
+                )
+        return [replace(relation, schema=shape_for(dependencies[relation.id], relation)) for relation in reads]
+
+    def _check_outputs(self, table: StreamTable, view: View) -> None:
+        """What is stored was made by a plan with these outputs, and by no other."""
+        own = relations.by_id(self._catalog, [table.relation_id])[0]
+        stored = {one.name.rpartition("#")[2]: one.schema for one in relations.states_of(self._catalog, own)}
+        made = {state.name: state.schema for state in view.states}
+        if _forms({"": own.schema, **stored}) != _forms({"": view.schema, **made}):
+            raise Suspended(
+                f"stream table {table.name} is suspended: its inputs changed so that it is computed otherwise",
+                hint="Drop it and create it again; its last state stays readable until then.",
+            )

@@ -49,6 +49,11 @@ def position_at(catalog: Catalog, relation: Relation, frontier: Frontier) -> int
                 f"{relation.name} is readable from {Lsn(relation.since)} on, not at {cut}",
                 hint="Its rows were copied at that point; what was before is not known here.",
             )
+        if relation.ended is not None and cut > relation.ended:
+            raise NotRetained(
+                f"{relation.name} is readable up to {Lsn(relation.ended)}, not at {cut}: {relation.ended_because}",
+                hint="Without a frontier, or at an earlier one, its last state can be read.",
+            )
         _check_retained(relation, int(cut), f"at {cut}")
         return int(cut)
     found = reached(catalog, relation, frontier)

@@ -23,7 +23,6 @@ from penstock.catalog.relations import Relation
 from penstock.failpoint import hit
 from penstock.lsn import Lsn
 from penstock.refresh.verification import Difference
-from penstock.relation import segment
 from penstock.relation.schema import Column
 from penstock.relation.segment import SegmentWriter
 from penstock.relation.types import INTERVAL, POINT
@@ -45,7 +44,7 @@ def corrected(engine: Engine, relation: Relation, found: Difference, at: Lsn) ->
         position = Lsn(source.captured + 1)
         attempt = catalog.begin(lease, "repair")
         writer = SegmentWriter(engine.home, relation.folder, attempt)
-        written = writer.write(_correction(relation, found, position), position, position)
+        written = writer.write(_correction(relation, found, position), position, position, version=relation.version)
         hit("repair.files_written")
         checkpoint = replace(Checkpoint.from_json(source.checkpoint), lsn=position)
         with catalog.commit(lease, attempt, "repair") as commit:
@@ -59,7 +58,8 @@ def _changed_since(engine: Engine, relation: Relation, found: Difference, at: Ls
     if not relation.schema.key:
         return False
     schema = relation.schema.arrow(relation.schema.key)
-    changed = segment.read(engine.home, engine.reader.segments(relation, at, now), schema, after=at, until=now)
+    found_since = engine.reader.segments(relation, at, now)
+    changed = engine.reader.read(relation, found_since, relation.schema.key, after=at, until=now).select(schema.names)
     keys = pa.table(
         [pa.array([key[i] for key in found.keys], field.type) for i, field in enumerate(schema)], schema=schema
     )

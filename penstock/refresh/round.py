@@ -16,7 +16,7 @@ from penstock.catalog.relations import Relation
 from penstock.catalog.store import Catalog
 from penstock.catalog.stream_tables import Refreshed, StreamTable
 from penstock.cut import Frontier
-from penstock.errors import NotRetained, PenstockError, RefreshError
+from penstock.errors import NotRetained, PenstockError, RefreshError, Suspended
 from penstock.failpoint import FailpointReached, hit
 from penstock.lake.reader import PENDING, Reader, at_round
 from penstock.refresh import compute
@@ -64,11 +64,12 @@ class Round:
         self._lease = lease
         self._target = target
         self._anew = anew
-        self._known = {relation.id: relation for relation in relations.every(catalog)}
+        self._known = {relation.id: _at(catalog, relation, target) for relation in relations.every(catalog)}
         self._tables = {table.relation_id: table for table in stream_tables.every(catalog)}
         self._attempt: int | None = None
         self._pending: dict[int, list[Segment]] = {}
         self._done: dict[int, Refresh] = {}
+        self._suspended: dict[int, str] = {}
 
     def refresh(self, names: Sequence[str]) -> dict[str, Refresh]:
         """Compute all of `names` and what they read, commit, and say what was done."""
@@ -89,7 +90,12 @@ class Round:
         started = time.monotonic()
         target = self._target.only(sources_of(table.relation_id, self._known, self._tables))
         try:
+            self._check_upstream(table)
             outcome = self._outcome(table, target)
+            if table.suspended is not None:
+                stream_tables.suspend(self._catalog, table.relation_id, None)
+        except Suspended as reason:
+            return self._skip(table, reason)
         except (PenstockError, FailpointReached):
             raise
         except Exception as error:
@@ -104,6 +110,22 @@ class Round:
             time.monotonic() - started,
             target,
         )
+
+    def _check_upstream(self, table: StreamTable) -> None:
+        behind = [self._suspended[one] for one in table.inputs if one in self._suspended]
+        if behind:
+            raise Suspended(f"stream table {table.name} is suspended: it reads {behind[0]}, which is")
+
+    def _skip(self, table: StreamTable, why: Suspended) -> Refresh:
+        """It stays at its last frontier, and so does what reads it."""
+        self._suspended[table.relation_id] = table.name
+        reason = why.message.partition(" is suspended: ")[2]
+        frontier = table.frontier or Frontier({})
+        if table.suspended != reason:
+            stream_tables.suspend(self._catalog, table.relation_id, reason)
+            line = Refreshed(table.name, Action.SKIP, reason, 0, 0, 0.0, frontier, str(why))
+            stream_tables.record(self._catalog, table.relation_id, line)
+        return Refresh(table.name, Action.SKIP, reason, 0, 0, 0.0, frontier)
 
     def _failed(self, table: StreamTable, error: Exception, seconds: float) -> RefreshError:
         """Spark's message without its stack; the whole of it stays as the cause."""
@@ -122,6 +144,8 @@ class Round:
                 f"stream table {table.name} is at {before}, past the asked {target}",
                 hint="A refresh goes forward only. Read the past with table(name, at=frontier).",
             )
+        if table.suspended or any(self._known[one].version > 1 for one in table.inputs):
+            self._plans.of(table, list(self._known.values()))  # raises what suspends it, also when nothing changed
         reader = self._reader.beside(self._pending)
         inputs = [self._input(self._known[one], before, target) for one in table.inputs]
         mode = Mode(table.mode)
@@ -145,6 +169,8 @@ class Round:
     def _input(self, relation: Relation, before: Frontier | None, target: Frontier) -> Input:
         if relation.kind == "table":
             source = str(relation.source)
+            if relation.ended is not None and target[source] > relation.ended:
+                raise Suspended(f"a stream table is suspended: {relation.ended_because}")
             return Input(relation, before[source] if before else -1, position_at(self._catalog, relation, target))
         sources = sources_of(relation.id, self._known, self._tables)
         old = -1 if before is None else reached(self._catalog, relation, before.only(sources))
@@ -176,6 +202,7 @@ class Round:
         moved = {
             id_: done
             for id_, done in self._done.items()
+            if done.action is not Action.SKIP
             if self._tables[id_].frontier != done.frontier or id_ in self._pending
         }
         if not moved and not self._pending:
@@ -190,6 +217,12 @@ class Round:
                     done.name, done.action, done.reason, done.inserted, done.deleted, done.seconds, done.frontier, None
                 )
                 stream_tables.record(commit, relation_id, line)
+
+
+def _at(catalog: Catalog, relation: Relation, target: Frontier) -> Relation:
+    """A table in the shape it has at the target."""
+    source = relation.source
+    return relations.at(catalog, relation, target[source]) if source and source in target else relation
 
 
 def refresh(

@@ -13,7 +13,9 @@ import time
 from typing import TYPE_CHECKING
 
 from penstock.catalog import relations, stream_tables
-from penstock.errors import PenstockError
+from penstock.cut import Frontier
+from penstock.errors import PenstockError, SchemaChanged
+from penstock.refresh.positions import readable
 from penstock.refresh.schedule import Schedule
 from penstock.refresh.scheduled_verify import ScheduledVerification
 from penstock.refresh.upkeep import Upkeep
@@ -41,11 +43,12 @@ def _loop(engine: Engine, stop: threading.Event, upkeep: Upkeep) -> None:
     due: dict[str, float] = {}
     published: dict[str, float] = {}
     verifying = ScheduledVerification(engine)
+    said: set[str] = set()
     pause = _TICK
     while not stop.is_set():
         try:
             upkeep.step()
-            _tick(engine, due, published)
+            _tick(engine, due, published, said)
             verifying.tick()
             pause = _TICK
         except PenstockError as error:
@@ -59,8 +62,19 @@ def _loop(engine: Engine, stop: threading.Event, upkeep: Upkeep) -> None:
         stop.wait(pause)
 
 
-def _tick(engine: Engine, due: dict[str, float], published: dict[str, float]) -> None:
-    frontier = engine.catch_up(finish=False)  # the next tick goes on with copies
+def _captured(engine: Engine, said: set[str]) -> Frontier:
+    """Copies that are under way go on with the next tick. A source that is paused is told of once."""
+    try:
+        return engine.catch_up(finish=False)
+    except SchemaChanged as change:
+        if change.message not in said:
+            said.add(change.message)
+            log.error("paused: %s", change)
+        return readable(engine.catalog)
+
+
+def _tick(engine: Engine, due: dict[str, float], published: dict[str, float], said: set[str]) -> None:
+    frontier = _captured(engine, said)
     now = time.monotonic()
     waiting = _waiting(engine)
     names = [

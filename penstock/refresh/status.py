@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 
 from penstock.capture.connection import connect
 from penstock.capture.slot import read_slot
-from penstock.catalog import alerts, changelog, relations, sources, stream_tables
+from penstock.catalog import alerts, changelog, relations, source_events, sources, stream_tables
 from penstock.catalog.alerts import Alert
 from penstock.catalog.changelog import Size
+from penstock.catalog.source_events import SourceEvent
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
 from penstock.catalog.stream_tables import StreamTable
@@ -29,6 +30,7 @@ class SourceStatus:
     readable: str | None
     lag_bytes: int | None
     problem: str | None
+    events: tuple[SourceEvent, ...] = ()  # newest first
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ def _source(catalog: Catalog, source: Source) -> SourceStatus:
         None if source.settled is None else str(source.settled),
         lag,
         problem,
+        tuple(source_events.recent(catalog, source.id)),
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -100,7 +100,8 @@ def _repaired(engine: Engine, found: Verification, progress: Progress) -> Verifi
 
 def compare_tables(engine: Engine) -> Verification:
     """All tables, captured by someone else: nothing is captured or refreshed here, and no Spark is used."""
-    tables = {one.name for one in relations.every(engine.catalog) if one.source is not None}
+    every = [one for one in relations.every(engine.catalog) if one.source is not None]
+    tables = {one.name for one in every if _is_comparable(engine, one)}
     return _compared(engine, tables, lambda *_: None, capture=False)
 
 
@@ -143,12 +144,22 @@ class _Outcome:
 
 def _wanted(engine: Engine, name: str | None) -> set[str]:
     """The relations to compare, by name: those of a source with the views over it, all, or one."""
-    every = relations.every(engine.catalog)
+    every = [relation for relation in relations.every(engine.catalog) if _is_comparable(engine, relation)]
     if name is None:
         return {relation.name for relation in every}
     if name in {source.name for source in sources.every(engine.catalog)}:
         return {relation.name for relation in every if name in _sources(engine, relation)}
     return {relations.choose(every, name).name}
+
+
+def _is_comparable(engine: Engine, relation: Relation) -> bool:
+    """Not a table that ended or is only streamed, a view over one, or a suspended view: they differ for good."""
+    if relation.source is not None:
+        options = sources.get(engine.catalog, relation.source).options
+        return relation.ended is None and not sources.is_partial(options, relation.table)
+    table = stream_tables.get(engine.catalog, relation.name)
+    read = relations.by_id(engine.catalog, table.inputs)
+    return table.suspended is None and all(_is_comparable(engine, one) for one in read)
 
 
 def _under_snapshots(
@@ -157,6 +168,9 @@ def _under_snapshots(
     """Compare what is wanted at one frontier; what could not be read under its snapshots is left."""
     reads = {one.name: _sources(engine, one) for one in relations.every(engine.catalog) if one.name in wanted}
     needed = frozenset[str]().union(*reads.values())
+    if capture:
+        with suppress(Busy):  # whoever captures takes up tables that changed their shape, as this does
+            engine.catch_up()
     with ExitStack() as stack:
         there = {
             source.name: stack.enter_context(
@@ -172,7 +186,8 @@ def _under_snapshots(
         comparing = _Comparing(engine, there, frontier, progress)
         left = set()
         tables_first = sorted(relations.every(engine.catalog), key=lambda relation: relation.source is None)
-        for relation in (one for one in tables_first if one.name in wanted):
+        for latest in (one for one in tables_first if one.name in wanted):
+            relation = relations.at(engine.catalog, latest, frontier[latest.source]) if latest.source else latest
             try:
                 rows, found = comparing.compare(relation)
             except Rewritten:

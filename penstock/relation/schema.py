@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -31,6 +32,12 @@ class Column:
     spark: str
     attnum: int = 0
     nullable: bool = True
+    missing: str | None = None  # what rows have that are older than the column, in `encoded` form; None is NULL
+
+    @property
+    def older(self) -> pa.Scalar:
+        """The value in rows that are older than the column."""
+        return pa.scalar(None, self.arrow) if self.missing is None else decoded(self.missing)
 
     @property
     def arrow(self) -> pa.DataType:
@@ -100,7 +107,7 @@ class Schema:
         raw = json.loads(text)
         return cls(
             columns=tuple(
-                Column(c["name"], PgType.from_dict(c["pg"]), c["spark"], c["attnum"], c["nullable"])
+                Column(c["name"], PgType.from_dict(c["pg"]), c["spark"], c["attnum"], c["nullable"], c.get("missing"))
                 for c in raw["columns"]
             ),
             key=tuple(raw["key"]),
@@ -109,3 +116,22 @@ class Schema:
                 ForeignKey(tuple(f["columns"]), f["parent"], tuple(f["parent_columns"])) for f in raw["foreign_keys"]
             ),
         )
+
+
+def encoded(value: pa.Array) -> str:
+    """One value of any type as text, exactly: an Arrow stream of one row.
+
+    >>> decoded(encoded(pa.array([[1, None]], pa.list_(pa.int32())))).as_py()
+    [1, None]
+    """
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch([value], ["value"])
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return base64.b64encode(sink.getvalue()).decode()
+
+
+def decoded(text: str) -> pa.Scalar:
+    """The inverse of `encoded`."""
+    with pa.ipc.open_stream(base64.b64decode(text)) as stream:
+        return stream.read_next_batch().column(0)[0]

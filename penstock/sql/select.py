@@ -32,7 +32,9 @@ def select(catalog: Catalog, reader: Reader, statement: str, *, dialect: str = "
                 _rename(source, _view_name(relation))
     at = _one_frontier(catalog, names)
     for relation in names.values():
-        frame = reader.rows(relation, _position(catalog, relation, at[relation.name]))
+        position = _position(catalog, relation, at[relation.name])
+        shaped = relations.at(catalog, relation, position) if relation.source else relation
+        frame = reader.rows(shaped, position)
         frame.createOrReplaceTempView(_view_name(relation))
     try:
         return reader.spark().sql(tree.sql(dialect="spark"))

@@ -1,0 +1,218 @@
+"""A table that changes stays readable in every one of its shapes; what would lose rows is copied again, alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+import penstock
+from penstock.catalog import relations
+from penstock.cut import Frontier
+from penstock.errors import NotRetained, SchemaChanged
+
+pytestmark = pytest.mark.since(11, "a source needs no option about TRUNCATE, and defaults no rewrite")
+
+STEPS = [
+    "ALTER TABLE t ADD c int; UPDATE t SET c = id WHERE id < 4; INSERT INTO t VALUES (21, 'x', 1, 'v', 9)",
+    "ALTER TABLE t ADD d timestamptz DEFAULT '2020-02-02 02:02:02+02'; UPDATE t SET b = -1 WHERE id IN (2, 21)",
+    "ALTER TABLE t DROP a; DELETE FROM t WHERE id = 5; UPDATE t SET b = 100 WHERE id = 6",
+    "ALTER TABLE t RENAME b TO bb; UPDATE t SET bb = bb + 1 WHERE id IN (2, 7); DELETE FROM t WHERE id = 8",
+    "ALTER TABLE t RENAME id TO key; UPDATE t SET bb = 0 WHERE key = 9; UPDATE t SET key = 90 WHERE key = 10",
+    "ALTER TABLE t ALTER v TYPE text; UPDATE t SET v = repeat('long', 10) WHERE key = 11",
+    "ALTER TABLE t REPLICA IDENTITY FULL; UPDATE t SET v = 'full' WHERE key = 12; DELETE FROM t WHERE key = 13",
+    "BEGIN; INSERT INTO t VALUES (31, 1, 'one'); UPDATE t SET bb = 5 WHERE key IN (14, 15); ALTER TABLE t ADD e "
+    "numeric(6,2) DEFAULT 1.5; UPDATE t SET e = 7, bb = 6 WHERE key IN (15, 16, 31); DELETE FROM t WHERE key = 14; "
+    "COMMIT",
+    "ALTER TABLE t REPLICA IDENTITY DEFAULT; ALTER TABLE t ALTER e TYPE numeric(9,2); UPDATE t SET e = 1234567.89 "
+    "WHERE key = 17",
+    "ALTER TABLE t ALTER bb DROP NOT NULL; UPDATE t SET bb = NULL WHERE key = 18",
+    "ALTER TABLE t DROP v; ALTER TABLE t RENAME c TO v; DELETE FROM t WHERE key = 19; UPDATE t SET v = 1 WHERE key = 2",
+    "TRUNCATE t; INSERT INTO t VALUES (1, 2, 3)",
+]
+
+
+@pytest.fixture
+def db(source_db: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(source_db, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, a text, b int NOT NULL, v varchar(10))")
+        connection.execute("INSERT INTO t SELECT i, 'a' || i, i, 'v' FROM generate_series(1, 20) i")
+        connection.execute("CREATE TABLE other (id int PRIMARY KEY); INSERT INTO other VALUES (1)")
+        yield connection
+
+
+Table = tuple[list[str], "Counter[Any]"]
+
+
+def expected(db: psycopg.Connection[Any], table: str = "t") -> Table:
+    cursor = db.execute(f"SELECT * FROM {table}")
+    assert cursor.description is not None
+    return [column.name for column in cursor.description], Counter(cursor.fetchall())
+
+
+def found(ps: penstock.Session, table: str = "t", at: Frontier | None = None) -> Table:
+    relation, position, _ = ps.engine.position(table, at)
+    rows = ps.engine.reader.rows_arrow(relation, position)
+    return rows.column_names, Counter(tuple(row.values()) for row in rows.to_pylist())
+
+
+def run(db: psycopg.Connection[Any], script: str) -> None:
+    for statement in script.split("; "):
+        db.execute(statement)
+
+
+def kinds(ps: penstock.Session, table: str = "public.t") -> list[str]:
+    """Oldest first."""
+    (source,) = ps.status().sources
+    return [event.kind for event in reversed(source.events) if event.table == table]
+
+
+@pytest.mark.parametrize("reopened", [False, True], ids=["while running", "between runs"])
+def test_lossless_changes_are_followed(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, reopened: bool
+) -> None:
+    ps.add_source("shop", source_db, tables=["t", "other"])
+    identifier = relations.find(ps.catalog, "t").id
+    seen = [(ps.frontier(), expected(db))]
+    for step in STEPS:
+        if reopened:
+            ps.engine.captures.close()
+        run(db, step)
+        db.execute("INSERT INTO other SELECT max(id) + 1 FROM other")
+        seen.append((ps.catch_up(), expected(db)))
+        assert found(ps) == seen[-1][1], step
+    for at, then in seen:
+        assert found(ps, at=at) == then
+    assert found(ps, "other") == expected(db, "other")
+    assert set(kinds(ps)) == {"followed"}
+    assert relations.find(ps.catalog, "t").id == identifier
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE t ADD c text DEFAULT gen_random_uuid()::text; UPDATE t SET b = 0 WHERE id = 1",
+        "ALTER TABLE t ALTER b TYPE bigint USING b * 2; UPDATE t SET b = 0 WHERE id = 1",
+        "ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD PRIMARY KEY (b); UPDATE t SET v = 'w' WHERE id = 1",
+        "ALTER TABLE t DROP v; ALTER TABLE t ADD v varchar(10); UPDATE t SET v = 'w' WHERE id = 1",
+        "DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, z text); INSERT INTO t VALUES (1, 'z')",
+        "ALTER TABLE t ALTER b TYPE bigint",
+    ],
+    ids=["unknown default", "rewritten", "key", "column made again", "table made again", "rewritten without a change"],
+)
+def test_what_would_lose_rows_copies_that_table_again(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, change: str
+) -> None:
+    ps.add_source("shop", source_db, tables=["t", "other"])
+    before = relations.find(ps.catalog, "other").since
+    db.execute("INSERT INTO t VALUES (50, 'before', 50, 'v'); INSERT INTO other VALUES (2)")
+    run(db, change)
+    db.execute("INSERT INTO other VALUES (3)")
+    ps.catch_up()
+    assert found(ps) == expected(db)
+    assert found(ps, "other") == expected(db, "other")
+    assert kinds(ps) == ["resync"]
+    assert relations.find(ps.catalog, "other").since == before
+    db.execute("DELETE FROM t WHERE id = 1; INSERT INTO other VALUES (4)")
+    ps.catch_up()
+    assert found(ps) == expected(db)
+
+
+def test_a_quiet_table_is_followed_too(ps: penstock.Session, db: psycopg.Connection[Any], source_db: str) -> None:
+    ps.add_source("shop", source_db, tables=["t", "other"])
+    before = ps.frontier(), expected(db)
+    run(db, "ALTER TABLE t ADD c int DEFAULT 7; ALTER TABLE t DROP a; ALTER TABLE t RENAME b TO bb")
+    ps.catch_up()
+    assert found(ps) == expected(db)
+    assert found(ps, at=before[0]) == before[1]
+    db.execute("UPDATE t SET bb = -bb, c = 8 WHERE id < 5; DELETE FROM t WHERE id = 6")
+    ps.catch_up()
+    assert found(ps) == expected(db)
+    assert kinds(ps) == ["followed"]
+
+
+def test_pause_stops_in_front_of_the_change_and_loses_nothing(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str
+) -> None:
+    ps.add_source("shop", source_db, tables=["t", "other"], on_schema_change="pause")
+    db.execute("UPDATE t SET b = 0 WHERE id = 1")
+    before = expected(db)
+    run(db, "ALTER TABLE t ADD c int DEFAULT 7; UPDATE t SET b = 0 WHERE id = 2; INSERT INTO other VALUES (2)")
+    for _ in range(2):
+        with pytest.raises(SchemaChanged, match="column c was added"):
+            ps.catch_up()
+    assert kinds(ps) == ["paused"]
+    assert ps.status().sources[0].events[0].alert
+    assert before[0] == found(ps)[0]
+    ps.resume("shop")
+    assert found(ps) == expected(db)
+    assert found(ps, "other") == expected(db, "other")
+    run(db, "ALTER TABLE t DROP c; UPDATE t SET b = 0 WHERE id = 3")
+    with pytest.raises(SchemaChanged, match="column c was dropped"):
+        ps.catch_up()
+
+
+def test_ignore_keeps_the_columns(ps: penstock.Session, db: psycopg.Connection[Any], source_db: str) -> None:
+    ps.add_source("shop", source_db, tables=["t", "other"], on_schema_change="ignore")
+    run(db, "ALTER TABLE t ADD c int DEFAULT 7; ALTER TABLE t RENAME a TO aa; UPDATE t SET b = 0, c = 8 WHERE id = 2")
+    ps.catch_up()
+    names, rows = expected(db, "(SELECT id, aa AS a, b, v FROM t) t")
+    assert found(ps) == (names, rows)
+    ps.engine.captures.close()
+    run(db, "ALTER TABLE t DROP v; UPDATE t SET aa = 'new' WHERE id IN (2, 3); DELETE FROM t WHERE id = 4")
+    run(db, "INSERT INTO t VALUES (77, 'x', 7, 7)")
+    ps.catch_up()
+    assert found(ps) == expected(db, "(SELECT id, aa AS a, b, NULL AS v FROM t) t")
+    assert set(kinds(ps)) <= {"ignored", "followed"}
+    assert "ignored" in kinds(ps)
+
+
+def test_tables_come_and_go_while_the_source_runs(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str
+) -> None:
+    ps.add_source("shop", source_db, tables=["public.*", "!public.log_*"])
+    last = expected(db)
+    db.execute("CREATE TABLE later (id int PRIMARY KEY, v text); INSERT INTO later VALUES (1, 'x')")
+    db.execute("CREATE TABLE log_1 (id int PRIMARY KEY); CREATE TABLE unsafe (id int); DROP TABLE t")
+    db.execute("INSERT INTO other VALUES (2)")
+    gone = ps.catch_up()
+    assert found(ps, "later") == expected(db, "later")
+    assert found(ps, "other") == expected(db, "other")
+    assert sorted(one.table for one in relations.of_source(ps.catalog, "shop")) == [
+        "public.later", "public.other", "public.t",
+    ]  # fmt: skip
+    assert kinds(ps, "public.later") == ["added"]
+    assert kinds(ps, "public.unsafe") == ["refused"]
+    assert kinds(ps) == ["ended"]
+    assert found(ps) == last
+    ps.catch_up()
+    with pytest.raises(NotRetained, match="does not exist any more"):
+        ps.engine.position("t", at=gone)
+    db.execute("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1)")
+    ps.engine.captures.close()
+    ps.catch_up()
+    assert found(ps) == expected(db)
+    assert kinds(ps) == ["ended", "resync"]
+
+
+@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
+def test_a_table_that_is_only_streamed_has_what_changed_since(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, identity: str
+) -> None:
+    db.execute(f"ALTER TABLE t REPLICA IDENTITY {identity}")
+    ps.add_source("shop", source_db, tables=["t", "other"], sync_modes={"public.t": "stream-only"})
+    assert found(ps)[1] == Counter()
+    assert found(ps, "other") == expected(db, "other")
+    db.execute("UPDATE t SET b = 0 WHERE id = 1; DELETE FROM t WHERE id = 2; INSERT INTO t VALUES (50, 'n', 1, 'v')")
+    ps.catch_up()
+    assert found(ps) == expected(db, "(SELECT * FROM t WHERE id IN (1, 50)) t")
+    db.execute("UPDATE t SET id = 51 WHERE id = 3; UPDATE t SET b = 1 WHERE id = 51; UPDATE t SET b = 2 WHERE id = 1")
+    db.execute("DELETE FROM t WHERE id IN (4, 50)")
+    ps.catch_up()
+    assert found(ps) == expected(db, "(SELECT * FROM t WHERE id IN (1, 51)) t")
+    db.execute("TRUNCATE t; INSERT INTO t VALUES (1, 'a', 1, 'v'); UPDATE t SET b = 3")
+    ps.catch_up()
+    assert found(ps) == expected(db)
