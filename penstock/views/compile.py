@@ -10,9 +10,10 @@ from penstock.views import decimals
 from penstock.views.algebra import Node, Project, Relation, outputs, scans
 from penstock.views.expr import Col, Expr, call, kind
 from penstock.views.keys import keys_of
-from penstock.views.lower import Lowered, Lowering
+from penstock.views.lower import Lowering
 from penstock.views.parse import Resolver, parse_query
 from penstock.views.rewrites import rewrite
+from penstock.views.scope import Lowered
 from penstock.views.typer import Described, Typer
 from penstock.views.view import View, remembering, state_of
 from penstock.zset import CHANGE_COLUMNS

@@ -5,8 +5,8 @@ A CTE is lowered once; each of its uses is a projection that renames its columns
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -18,15 +18,13 @@ from penstock.views.algebra import (
     Aggregate,
     Constants,
     Filter,
-    Join,
     Node,
-    OuterJoin,
     Project,
     Relation,
     Scan,
-    optional,
     outputs,
 )
+from penstock.views.clauses import conditions, ctes_of, is_alone, meant, over_parts, side_of, unparen
 from penstock.views.distinct import distinct
 from penstock.views.expr import BOOL, Col, Expr, Lit, conjuncts, kind, names
 from penstock.views.expressions import HANDLERS
@@ -36,9 +34,9 @@ from penstock.views.expressions.comparison import check_comparable
 from penstock.views.expressions.convert import common, fix, typed
 from penstock.views.first_rows import Limit, limit_of, limited
 from penstock.views.rewrites.grouping_sets import sets_of, spread
+from penstock.views.scope import Grouping, Lowered, Scope, joined, renamed
 from penstock.views.set_operations import OPERATIONS
 from penstock.views.subqueries import (
-    SUBQUERIES,
     Beside,
     Body,
     Taken,
@@ -47,60 +45,12 @@ from penstock.views.subqueries import (
     grouped_by,
     has_subquery,
     is_subquery,
-    joined_beside,
     tied_by,
 )  # fmt: skip
 from penstock.views.typer import Typer, twin
 from penstock.views.windows import is_window, ordered_by, parts, windowed
 
 _GROUPED = "_grouped"
-
-
-@dataclass(frozen=True)
-class Lowered:
-    """A node and its result columns: what SQL calls them, and the column of the tree."""
-
-    node: Node
-    columns: tuple[tuple[str, Col], ...]
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What a SELECT sees: the columns of FROM by alias, others by (table, name), and the answers of its subqueries."""
-
-    sources: Mapping[str, Lowered]
-    others: Mapping[tuple[str, str], Expr] = field(default_factory=dict)
-    answers: Mapping[str, Expr] = field(default_factory=dict)
-
-    @property
-    def columns(self) -> dict[tuple[str, str], Expr]:
-        given = {(alias, name): col for alias, source in self.sources.items() for name, col in source.columns}
-        return {**given, **self.others, **{(SUBQUERIES, place): answer for place, answer in self.answers.items()}}
-
-    def twins(self) -> list[exp.Subquery]:
-        tables: dict[str, list[tuple[str, PgType]]] = {}
-        for (table, name), expr in self.columns.items():
-            tables.setdefault(table, []).append((name, expr.pg))
-        return [twin(alias, columns) for alias, columns in tables.items()]
-
-
-@dataclass(frozen=True)
-class _Grouping:
-    """The parts of a grouped SELECT, without its subqueries."""
-
-    items: Sequence[exp.Expr]
-    having: exp.Expr | None
-    sets: Sequence[Sequence[exp.Expr]]
-    windows: Mapping[str, exp.Expr]
-
-    @property
-    def keys(self) -> list[exp.Expr]:
-        return list(dict.fromkeys(key for each in self.sets for key in each))
-
-    @property
-    def expressions(self) -> list[exp.Expr]:
-        inside = [part for window in self.windows.values() for part in parts(window)]
-        return [*self.items, *([self.having] if self.having is not None else []), *inside]
 
 
 class Lowering:
@@ -111,9 +61,9 @@ class Lowering:
 
     def query(self, tree: exp.Expr, visible: Mapping[str, Lowered] | None = None) -> Lowered:
         ctes = dict(visible or {})
-        for cte in _ctes(tree):
+        for cte in ctes_of(tree):
             lowered = self.query(cte.this, ctes)
-            ctes[cte.alias] = _renamed(lowered, [part.name for part in cte.args["alias"].columns])
+            ctes[cte.alias] = renamed(lowered, [part.name for part in cte.args["alias"].columns])
         if isinstance(tree, exp.Subquery):
             return self.query(tree.this, ctes)
         if isinstance(tree, exp.Values):
@@ -130,7 +80,7 @@ class Lowering:
         alias = tree.alias
         if isinstance(tree, exp.Subquery):
             lowered = self.query(tree.this, ctes)
-            return _renamed(lowered, [part.name for part in tree.args["alias"].columns])
+            return renamed(lowered, [part.name for part in tree.args["alias"].columns])
         if isinstance(tree, exp.Values):
             named = [part.name for part in tree.args["alias"].columns]
             every = [f"column{n + 1}" for n in range(len(tree.expressions[0].expressions))]
@@ -203,9 +153,9 @@ class Lowering:
     def _select(self, tree: exp.Select, ctes: Mapping[str, Lowered]) -> Lowered:
         """A SELECT with DISTINCT, ORDER BY and LIMIT; what only these read are columns until then."""
         limit, once = limit_of(tree), tree.args.get("distinct")
-        on = [_resolved(e, tree) for e in once.args["on"].expressions] if once and once.args.get("on") else []
+        on = [meant(e, tree) for e in once.args["on"].expressions] if once and once.args.get("on") else []
         order = list(tree.args["order"].expressions) if tree.args.get("order") else []
-        body = self._body(tree, ctes, None, [*on, *(_resolved(one.this, tree) for one in order)])
+        body = self._body(tree, ctes, None, [*on, *(meant(one.this, tree) for one in order)])
         given = self._projected(body.node, body.values)
         size = len(tree.expressions)
         own, more = given.columns[:size], [col for _, col in given.columns[size:]]
@@ -252,7 +202,7 @@ class Lowering:
                 "a window function in a subquery that reads the query around it is not supported in a view",
                 hint="Put the window function into a subquery in FROM, partitioned by what ties it.",
             )
-        grouping = _Grouping(items, having, sets, {p: w for w, p in windows.found.items()})
+        grouping = Grouping(items, having, sets, {p: w for w, p in windows.found.items()})
         if group or any(is_aggregate(e) for e in grouping.expressions):
             first = [*grouping.keys, *(call for e in grouping.expressions for call in calls_in(e))]
             scope, node = self._attached(taken, first, scope, node, ctes, outer)
@@ -284,20 +234,22 @@ class Lowering:
         sources = [*first, *(join.this for join in joins)]
         scope, beside = self._sources(sources, ctes)
         where = tree.args.get("where")
-        parts = list(_parts(where.this)) if where is not None else []
+        parts = list(conditions(where.this)) if where is not None else []
         plain, asking = [p for p in parts if not has_subquery(p)], [p for p in parts if has_subquery(p)]
-        asked = [list(_parts(join.args["on"])) if join.args.get("on") is not None else [] for join in joins] + [plain]
+        asked = [list(conditions(join.args["on"])) if join.args.get("on") is not None else [] for join in joins] + [
+            plain
+        ]
         binder = self._binder(scope, [part for each in asked for part in each], outer)
         bound = [tuple(c for part in each for c in conjuncts(fix(binder.bind(part), BOOL))) for each in asked]
         own = {col.name for source in scope.sources.values() for _, col in source.columns}
         outside = [tuple(p for p in each if not names(p) <= own) for each in bound]
-        if any(_side(join) and found for join, found in zip(joins, outside, strict=False)):
+        if any(side_of(join) and found for join, found in zip(joins, outside, strict=False)):
             raise UnsupportedQuery(
                 "an outer join in a subquery may not be on columns of the query around it",
                 hint="Put that condition into the subquery's WHERE.",
             )
         inside = [tuple(p for p in each if names(p) <= own) for each in bound]
-        scope, node = _joined(scope, [_side(join) for join in joins], inside, beside)
+        scope, node = joined(scope, [side_of(join) for join in joins], inside, beside)
         if inside[-1]:
             node = Filter(node, inside[-1])
         on = tuple(p for each in outside for p in each)
@@ -346,9 +298,9 @@ class Lowering:
         self, scope: Scope, ctes: Mapping[str, Lowered], *, lateral: bool = False
     ) -> Callable[[exp.Expr], Body]:
         def lower(tree: exp.Expr) -> Body:
-            while isinstance(tree, exp.Subquery) and not _ctes(tree):
+            while isinstance(tree, exp.Subquery) and not ctes_of(tree):
                 tree = tree.this
-            if isinstance(tree, exp.Select) and not _ctes(tree) and not _is_alone(tree):
+            if isinstance(tree, exp.Select) and not ctes_of(tree) and not is_alone(tree):
                 return self._tied(tree, ctes, scope, lateral=lateral)
             lowered = self.query(tree, ctes)
             return Body(lowered.node, lowered.columns)
@@ -368,7 +320,7 @@ class Lowering:
         if limit is None:
             return self._body(tree, ctes, outer)
         order = list(tree.args["order"].expressions) if tree.args.get("order") else []
-        body = self._body(tree, ctes, outer, [_resolved(one.this, tree) for one in order])
+        body = self._body(tree, ctes, outer, [meant(one.this, tree) for one in order])
         values, more = body.values[: len(tree.expressions)], body.values[len(tree.expressions) :]
         orders = [ordered_by(value, one) for (_, value), one in zip(more, order, strict=True)]
         node = limited(body.node, tied_by(body.on, body.node), orders, limit, self._name)
@@ -378,7 +330,7 @@ class Lowering:
 
     def _grouped(
         self,
-        grouping: _Grouping,
+        grouping: Grouping,
         scope: Scope,
         node: Node,
         on: tuple[Expr, ...],
@@ -418,7 +370,7 @@ class Lowering:
         return replace(body, on=tuple(tie for _, _, tie in ties), lonely=not keys and grouping.having is None)
 
     def _spread(
-        self, grouping: _Grouping, node: Aggregate, named: Mapping[exp.Expr, str], *, tied: bool
+        self, grouping: Grouping, node: Aggregate, named: Mapping[exp.Expr, str], *, tied: bool
     ) -> tuple[Node, dict[exp.Expr, Expr]]:
         """The groups of every grouping set, and what grouping() is above them."""
         if tied and len(grouping.sets) > 1:
@@ -427,13 +379,13 @@ class Lowering:
                 hint="Put the grouping into a subquery in FROM and join with it.",
             )
         asked = list(dict.fromkeys(found for e in grouping.expressions for found in e.find_all(exp.Grouping)))
-        marks = {self._name("", "grouping"): [named[_unparen(key)] for key in one.expressions] for one in asked}
+        marks = {self._name("", "grouping"): [named[unparen(key)] for key in one.expressions] for one in asked}
         above, values = spread(node, [frozenset(named[key] for key in each) for each in grouping.sets], marks)
         return above, dict(zip(asked, values.values(), strict=True))
 
     def _above_groups(
         self,
-        grouping: _Grouping,
+        grouping: Grouping,
         node: Node,
         stands: Mapping[exp.Expr, Expr],
         rest: Mapping[str, exp.Expr],
@@ -456,7 +408,7 @@ class Lowering:
         if grouping.having is not None:
             having = replaced(grouping.having)
             node = Filter(node, conjuncts(fix(self._binder(scope, [having], outer).bind(having), BOOL)))
-        windows = {place: _over_parts(window, replaced) for place, window in grouping.windows.items()}
+        windows = {place: over_parts(window, replaced) for place, window in grouping.windows.items()}
         scope, node = self._windowed(windows, scope, node)
         items = [replaced(item) for item in grouping.items]
         return Body(node, _values(items, self._binder(scope, items, outer)))
@@ -531,94 +483,8 @@ class Lowering:
         return {part: column.pg for part, column in zip(parts, found, strict=True)}
 
 
-def _joined(
-    scope: Scope, sides: Sequence[str], on: Sequence[tuple[Expr, ...]], beside: Mapping[str, Beside]
-) -> tuple[Scope, Node]:
-    """FROM from left to right; what an outer join may leave without a row becomes nullable."""
-    if not scope.sources:
-        return scope, Constants((), ((),))
-    (first, found), *others = scope.sources.items()
-    node, sources = found.node, {first: found}
-    if first in beside:
-        node = joined_beside(Constants((), ((),)), beside[first], "", ())
-    for (alias, source), side, conditions in zip(others, sides, on, strict=False):
-        if side in ("RIGHT", "FULL"):
-            sources = {name: _optional(earlier) for name, earlier in sources.items()}
-        sources[alias] = _optional(source) if side in ("LEFT", "FULL") else source
-        if alias in beside:
-            node = joined_beside(node, beside[alias], side, conditions)
-        elif side:
-            left, right = (source.node, node) if side == "RIGHT" else (node, source.node)
-            node = OuterJoin(left, right, conditions, full=side == "FULL")
-        else:
-            node = Join((node, source.node), conditions)
-    return Scope(sources), node
-
-
-def _side(join: exp.Expr) -> str:
-    return str(join.args.get("side") or "").upper()
-
-
-def _optional(lowered: Lowered) -> Lowered:
-    columns = optional(col for _, col in lowered.columns)
-    return replace(lowered, columns=tuple((name, col) for (name, _), col in zip(lowered.columns, columns, strict=True)))
-
-
-def _resolved(tree: exp.Expr, select: exp.Select) -> exp.Expr:
-    """What ORDER BY or DISTINCT ON names: a result column by its name, or an expression over FROM."""
-    given = {item.alias_or_name: item.unalias() for item in select.expressions}
-    tree = _unparen(tree)
-    if isinstance(tree, exp.Column) and not tree.table:
-        named: exp.Expr = given[tree.name].copy()
-        return named
-    for column in tree.find_all(exp.Column):
-        meant = given.get(column.name)
-        if not column.table and not (isinstance(meant, exp.Column) and meant.name == column.name):
-            raise UnsupportedQuery(
-                f"ORDER BY computes with {column.name}, which may be a result or a column of a table",
-                hint="Order by the column alone, or qualify it with its table.",
-            )
-    found: exp.Expr = tree.copy().transform(
-        lambda n: given[n.name].copy() if isinstance(n, exp.Column) and not n.table else n
-    )
-    return found
-
-
-def _is_alone(tree: exp.Select) -> bool:
-    """True where a subquery reads nothing of the query around it."""
-    own = {found.alias_or_name for found in tree.find_all(exp.Table, exp.Subquery)}
-    return all(column.table in own or not column.table for column in tree.find_all(exp.Column))
-
-
-def _over_parts(window: exp.Expr, step: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
-    made = window.copy()
-    for part in parts(made):
-        part.replace(step(part))
-    return made
-
-
-def _ctes(tree: exp.Expr) -> list[exp.Expr]:
-    found = tree.args.get("with_")
-    return list(found.expressions) if found is not None else []
-
-
-def _parts(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """The conditions that AND connects."""
-    if isinstance(tree, exp.Paren):
-        yield from _parts(tree.this)
-    elif isinstance(tree, exp.And):
-        yield from _parts(tree.this)
-        yield from _parts(tree.expression)
-    else:
-        yield tree
-
-
 def _values(items: Sequence[exp.Expr], binder: Binder) -> tuple[tuple[str, Expr], ...]:
     return tuple((item.alias_or_name, _settled(binder.bind(item.unalias()))) for item in items)
-
-
-def _unparen(node: exp.Expr) -> exp.Expr:
-    return _unparen(node.this) if isinstance(node, exp.Paren) else node
 
 
 def _settled(expr: Expr) -> Expr:
@@ -630,9 +496,3 @@ def _to_type(expr: Expr, pg: PgType) -> Expr:
     if expr.pg == pg or kind(expr.pg) == kind(pg):
         return expr
     return cast_to(expr, pg)
-
-
-def _renamed(lowered: Lowered, names: Sequence[str]) -> Lowered:
-    """The columns under the names listed after an alias: AS t(a, b)."""
-    columns = [(names[i] if i < len(names) else name, col) for i, (name, col) in enumerate(lowered.columns)]
-    return Lowered(lowered.node, tuple(columns))
