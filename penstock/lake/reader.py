@@ -47,6 +47,8 @@ SCANNED = 10_000_000
 # Where the segments of a round that is being computed are: after everything committed.
 PENDING = 1 << 62
 
+NOTHING_MORE: Mapping[str, str] = {}
+
 Pending = Mapping[int, Sequence[Segment]]
 
 
@@ -165,12 +167,16 @@ class Reader:
             frame = frame.where(inside if relation.kind == "table" else inside | F.col("_lsn").isNull())
         return frame.select(*(map(quoted, columns) if way.old is way.new else translated(way, columns)), WEIGHT)
 
-    def frame(self, rows: pa.Table, relation: Relation, columns: Sequence[str]) -> DataFrame:
-        """Arrow rows with a weight as a Spark relation whose size the planner knows."""
-        whole = rows.select([*columns, WEIGHT]).combine_chunks()  # Spark 4.2 stops reading at a chunk without rows
+    def frame(
+        self, rows: pa.Table, relation: Relation, columns: Sequence[str], more: Mapping[str, str] = NOTHING_MORE
+    ) -> DataFrame:
+        """Arrow rows with a weight as a Spark relation whose size the planner knows; `more` columns and their types."""
+        names = [*columns, WEIGHT, *more]
+        whole = rows.select(names).combine_chunks()  # Spark 4.2 stops reading at a chunk without rows
         if not whole.num_rows:  # it also cannot take times or lists without any chunk
             whole = pa.table([pa.array([], field.type) for field in whole.schema], schema=whole.schema)
-        return self.spark().createDataFrame(whole, schema=_struct(ddl(relation.schema, columns)))
+        types = [ddl(relation.schema, columns), *(f"{quoted(name)} {spark}" for name, spark in more.items())]
+        return self.spark().createDataFrame(whole, schema=_struct(", ".join(types)))
 
     def state(self, relation: Relation, position: int, columns: Sequence[str]) -> DataFrame:
         """Weighted rows whose sum is the relation at `position`."""

@@ -73,7 +73,12 @@ def differential(
     growing = frozenset(read.relation for read, rows in deltas.items() if _only_grows(rows))
     rendered = plan.delta(frozenset(read.relation for read in deltas), sizes, changes, growing)
     places = {read: _at(read, view, inputs, stored) for read in rendered.program.reads}
-    frames = reads.frames(reader, rendered.program, deltas, places)
+    known = reads.in_memory(reader, rendered.program, deltas, places)
+    if rendered.program.reads <= known.keys() and sum(rows.num_rows for rows in known.values()) <= 2 * SMALL:
+        rendered = rendered.in_memory
+        frames = reads.frames_in_memory(reader, rendered.program, known, places)
+    else:
+        frames = reads.frames(reader, rendered.program, known, deltas, places)
     if sum(changes.values()) <= SMALL:
         return _write_rows(_collect(reader, rendered, frames, stored), writers)
     return _write_frames(_outputs(reader, rendered, frames, stored), writers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import psycopg
 
@@ -20,10 +21,18 @@ from penstock.views import Relation as Input
 
 @dataclass(frozen=True)
 class Rendered:
-    """A program and its SQL."""
+    """A program and its SQL, made when first asked for."""
 
     program: Program
-    sql: str
+
+    @cached_property
+    def sql(self) -> str:
+        return self.program.combined_sql()
+
+    @cached_property
+    def in_memory(self) -> Rendered:
+        """For the case that everything it reads was found in memory."""
+        return Rendered(self.program.in_memory())
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,7 @@ class Plan:
 
     def full(self) -> Rendered:
         if "full" not in self._rendered:
-            self._rendered["full"] = _rendered(full(self.view, "spark"))
+            self._rendered["full"] = Rendered(full(self.view, "spark"))
         return self._rendered["full"]
 
     def delta(
@@ -51,12 +60,8 @@ class Plan:
         key = (changed, tuple(about.items()), tuple(changing.items()), growing)
         if key not in self._rendered:
             program = delta(self.view, changed, "spark", sizes=about, changes=changing, growing=growing)
-            self._rendered[key] = _rendered(program)
+            self._rendered[key] = Rendered(program)
         return self._rendered[key]
-
-
-def _rendered(program: Program) -> Rendered:
-    return Rendered(program, program.combined_sql())
 
 
 def _forms(schemas: Mapping[str, Schema]) -> dict[str, list[tuple[str, str]]]:

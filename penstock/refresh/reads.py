@@ -15,9 +15,13 @@ from pyspark.sql import DataFrame
 from penstock.catalog.relations import Relation
 from penstock.lake.partial_state import partial_state
 from penstock.lake.reader import Reader
-from penstock.views import Program, Reach, Read
+from penstock.views import TERM, Program, Reach, Read
+from penstock.zset import WEIGHT
 
 Frames = Mapping[Read, DataFrame]
+Known = Mapping[Read, pa.Table]
+
+_TERM = pa.field(TERM, pa.int32(), nullable=False)
 
 
 @dataclass(frozen=True)
@@ -29,14 +33,43 @@ class At:
     columns: tuple[str, ...]
 
 
-def frames(
+def in_memory(
     reader: Reader, program: Program, deltas: Mapping[Read, pa.Table | DataFrame], states: Mapping[Read, At]
-) -> Frames:
-    """A frame per read of the program; `states` says where each read that is not a delta is to be found."""
+) -> Known:
+    """The reads of the program that are few rows, without Spark."""
     known = {read: rows for read, rows in deltas.items() if isinstance(rows, pa.Table)}
     for reached in program.reach:
         if (rows := _reached(reader, reached, known, states[reached.read])) is not None:
             known[reached.read] = rows
+    return known
+
+
+def frames_in_memory(reader: Reader, program: Program, known: Known, states: Mapping[Read, At]) -> Frames:
+    """A frame per read of a program for reads that are all in memory, each in one partition."""
+    found: dict[Read, DataFrame] = {}
+    for read in program.reads:
+        forms = [Read(form, read.relation) for form in read.forms] or [read]
+        at = states[forms[0]]
+        rows = [known[form].select([*at.columns, WEIGHT]) for form in forms]
+        if read.forms:
+            rows = [one.append_column(_TERM, _number(place, one)) for place, one in enumerate(rows)]
+        more = {TERM: "int"} if read.forms else {}
+        found[read] = reader.frame(pa.concat_tables(rows), at.relation, at.columns, more).coalesce(1)
+    return found
+
+
+def _number(place: int, rows: pa.Table) -> pa.Array:
+    return pa.repeat(pa.scalar(place, pa.int32()), rows.num_rows)
+
+
+def frames(
+    reader: Reader,
+    program: Program,
+    known: Known,
+    deltas: Mapping[Read, pa.Table | DataFrame],
+    states: Mapping[Read, At],
+) -> Frames:
+    """A frame per read of the program; `states` says where each read that is not a delta is to be found."""
     found: dict[Read, DataFrame] = {}
     for read in program.reads:
         at = states[read]

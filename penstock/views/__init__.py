@@ -8,6 +8,7 @@ program.outputs["view"].sql, program.reads, program.combined_sql()
 from penstock.views.algebra import Read, Relation
 from penstock.views.compile import compile_view
 from penstock.views.explain import explain
+from penstock.views.one_join import TERM
 from penstock.views.parse import Resolver
 from penstock.views.program import Output, Program, delta, full
 from penstock.views.reach import Match, Reach
@@ -16,6 +17,6 @@ from penstock.views.typer import Described, PostgresTyper, Typer
 from penstock.views.view import OperatorState, View
 
 __all__ = [
-    "Described", "Match", "OperatorState", "Output", "PostgresTyper", "Program", "Reach", "Read", "Relation",
+    "TERM", "Described", "Match", "OperatorState", "Output", "PostgresTyper", "Program", "Reach", "Read", "Relation",
     "Resolver", "Typer", "View", "compile_view", "delta", "explain", "full", "placeholder",
 ]  # fmt: skip

@@ -14,7 +14,8 @@ from penstock.relation.schema import Column, Schema
 from penstock.relation.types import PgType
 from penstock.views.expr import Col, Expr
 
-Kind = Literal["delta", "before", "after", "rows", "state"]
+Form = Literal["delta", "before", "after"]
+Kind = Literal["delta", "before", "after", "rows", "state", "terms"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Read:
 
     kind: Kind
     relation: str
+    forms: tuple[Form, ...] = ()  # of `terms`: what each term reads
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,9 @@ from penstock.views.algebra import (
     outputs,
     walk,
 )
+from penstock.views.one_join import one_join
 from penstock.views.reach import Reach, reach
-from penstock.views.render import Dialect, Renderer, dialect_of
+from penstock.views.render import IN_MEMORY, SPARK, Dialect, Renderer, dialect_of
 from penstock.views.render.block import select
 from penstock.views.render.combine import combined
 from penstock.views.render.renderer import is_weighted
@@ -63,6 +64,7 @@ class Program:
     after    the same at the end; also for inputs that did not change
     rows     the input's plain rows at the end: used columns
     state    an operator state's rows at the start, as a Z-set like `before`
+    terms    the `forms` of an input one after the other, with the number of each, from 0 on, as `_term`
     """
 
     outputs: Mapping[str, Output]
@@ -74,6 +76,12 @@ class Program:
     def reach(self) -> tuple[Reach, ...]:
         """Of which reads only some rows matter, and which."""
         return reach(output.tree for output in self.outputs.values())
+
+    def in_memory(self) -> Program:
+        """The same where every read is a small table in memory: see `one_join`."""
+        trees = one_join({name: output.tree for name, output in self.outputs.items()})
+        columns = {name: output.columns for name, output in self.outputs.items()}
+        return _program(columns, trees, self.laws, IN_MEMORY if self.dialect is SPARK else self.dialect)
 
     def combined_sql(self) -> str:
         """All outputs in one SELECT (Spark): `_weight`, and a struct column per output named as it.
@@ -92,7 +100,7 @@ def full(view: View, dialect: str = "spark") -> Program:
     trees = {VIEW: _plain(view.plan, made)}
     for node, state in zip(state_leaves(view), view.states, strict=True):
         trees[state.name] = _state_tree(_plain(node, made), node, view)
-    return _program(view, trees, ("full recompute",), dialect_of(dialect))
+    return _program(_columns(view), trees, ("full recompute",), dialect_of(dialect))
 
 
 def delta(
@@ -113,7 +121,7 @@ def delta(
     for node, state in zip(diff.states, view.states, strict=True):
         moved = diff.delta(node)
         trees[state.name] = _nothing(state.schema.columns) if moved is None else _state_tree(moved, node, view)
-    return _program(view, trees, tuple(diff.laws), dialect_of(dialect))
+    return _program(_columns(view), trees, tuple(diff.laws), dialect_of(dialect))
 
 
 def _nothing(columns: tuple[Column, ...]) -> Empty:
@@ -144,8 +152,13 @@ def _state_tree(rows: Node, node: Aggregate, view: View) -> Node:
     return Project(rows, tuple((stored[col.name].name, col) for col in outputs(rows)))
 
 
-def _program(view: View, trees: Mapping[str, Node], laws: tuple[str, ...], dialect: Dialect) -> Program:
-    columns = {VIEW: view.columns, **{state.name: state.schema.columns for state in view.states}}
+def _columns(view: View) -> dict[str, tuple[Column, ...]]:
+    return {VIEW: view.columns, **{state.name: state.schema.columns for state in view.states}}
+
+
+def _program(
+    columns: Mapping[str, tuple[Column, ...]], trees: Mapping[str, Node], laws: tuple[str, ...], dialect: Dialect
+) -> Program:
     made = {name: Output(columns[name], tree, dialect) for name, tree in trees.items()}
     reads = frozenset(node.read for tree in trees.values() for node in walk(tree) if isinstance(node, Leaf))
     return Program(made, reads, laws, dialect)

@@ -93,10 +93,9 @@ def weight_of(block: Block, dialect: Dialect) -> Sql:
 def _add_sources(query: exp.Select, block: Block, dialect: Dialect) -> None:
     first, *others = block.sources
     query.set("from_", exp.From(this=aliased(first)))
-    hints = [s.alias for s in block.sources if s.broadcast]
-    if hints and dialect.hints:
-        called = exp.Anonymous(this="BROADCAST", expressions=[exp.to_identifier(alias) for alias in hints])
-        query.set("hint", exp.Hint(expressions=[called]))
+    hint = dialect.join_hint([s.alias for s in block.sources], [s.alias for s in block.sources if s.broadcast])
+    if hint is not None:
+        query.set("hint", hint)
     for source in others:
         if source.asked and not dialect.hints:
             continue

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -18,12 +18,14 @@ from penstock.views.typer import type_name
 
 @dataclass(frozen=True)
 class Dialect:
-    """One target. `hints` is True where the engine reads /*+ BROADCAST */ comments."""
+    """One target. `hints` is True where the engine reads /*+ BROADCAST */ comments; `in_memory` where all it reads are
+    small tables, each in one partition: kept there, the statement is one task without any exchange."""
 
     name: str
     calls: Mapping[str, Callable[..., Sql]]
     measures: Mapping[str, MeasureSql]
     hints: bool
+    in_memory: bool = False
 
     def expression(self, expr: Expr) -> Sql:
         if isinstance(expr, Col):
@@ -63,14 +65,34 @@ class Dialect:
             return fn("EXPLODE", fn("ARRAY_REPEAT", number("1"), cast(times, "int")))
         return fn("GENERATE_SERIES", number("1"), times)
 
+    def gathered(self, union: Sql) -> Sql:
+        """A union, which has the partitions of all its branches, in one where all else is in one."""
+        if not self.in_memory:
+            return union
+        whole = exp.Select(expressions=[exp.Star()], hint=_hint("COALESCE", number("1")))
+        whole.set("from_", exp.From(this=exp.Subquery(this=union, alias=exp.TableAlias(this=exp.to_identifier("u")))))
+        return whole
+
+    def join_hint(self, aliases: Sequence[str], broadcast: Sequence[str]) -> Sql | None:
+        """How the tables of a FROM, in order, are to be joined: a broadcast is a job of its own."""
+        chosen = aliases[1:] if self.in_memory else broadcast
+        if not self.hints or not chosen:
+            return None
+        return _hint("SHUFFLE_HASH" if self.in_memory else "BROADCAST", *map(exp.to_identifier, chosen))
+
     def text(self, tree: Sql) -> str:
         """The statement, formatted for a person."""
         return str(tree.sql(dialect=self.name, pretty=True, copy=False))
 
 
 SPARK = Dialect("spark", expressions.SPARK, aggregates.SPARK, hints=True)
+IN_MEMORY = replace(SPARK, in_memory=True)
 POSTGRES = Dialect("postgres", expressions.POSTGRES, aggregates.POSTGRES, hints=False)
 _DIALECTS: dict[str, Dialect] = {"spark": SPARK, "postgres": POSTGRES}
+
+
+def _hint(name: str, *arguments: Sql) -> Sql:
+    return exp.Hint(expressions=[exp.Anonymous(this=name, expressions=list(arguments))])
 
 
 def dialect_of(name: str) -> Dialect:

@@ -147,7 +147,8 @@ def _totals(render: Renderer, node: Shift) -> Sql:
             else:
                 totals[name] = _counted(fn("SUM", column(name, alias)), dialect, measure, or_zero=False)
     changed = [_differ(m, totals[f"{m.name}{_OLD}"].copy(), totals[f"{m.name}{_NEW}"].copy()) for m in node.measures]
-    block = Block([Source(both, alias)], keys, group=list(keys.values()), measures=totals, having=chain("OR", *changed))
+    source = Source(dialect.gathered(both), alias)
+    block = Block([source], keys, group=list(keys.values()), measures=totals, having=chain("OR", *changed))
     return _two_rows(render, select(block, dialect, weighted=False), [*keys, *totals])
 
 

@@ -15,4 +15,5 @@ def placeholder(read: Read) -> str:
     'delta__shop_public_orders_1a5600'
     """
     slug = re.sub(r"[^a-z0-9]+", "_", read.relation.lower()).strip("_")[:40]
-    return f"{read.kind}__{slug}_{hashlib.sha1(read.relation.encode()).hexdigest()[:6]}"
+    kind = "_".join((read.kind, *read.forms))
+    return f"{kind}__{slug}_{hashlib.sha1(read.relation.encode()).hexdigest()[:6]}"

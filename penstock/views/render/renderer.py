@@ -256,7 +256,7 @@ def _union_all(render: Renderer, node: UnionAll) -> Block:
         if block.open:
             block.items = {col.name: block.items[col.name] for col in given}
         branches.append(select(block, render.dialect, weighted=weighted))
-    return render.over(union(branches), node, weighted=weighted, prefix="u")
+    return render.over(render.dialect.gathered(union(branches)), node, weighted=weighted, prefix="u")
 
 
 def union(branches: list[exp.Select]) -> Sql:
