@@ -116,6 +116,7 @@ class SourceConfig:
     idle_timeout: float = 60.0  # a table without a change for so long follows the server's clock
     reconnect: bool = True
     assume_no_truncate: bool = False  # PostgreSQL 10 does not replicate TRUNCATE; True takes the risk
+    trust_foreign_keys: bool = True  # False where sessions write with session_replication_role = replica
 
     def __post_init__(self) -> None:
         if not self.publication_name:

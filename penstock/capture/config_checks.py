@@ -38,6 +38,7 @@ _SWITCHES = (
     "server_heartbeat_enabled",
     "reconnect",
     "assume_no_truncate",
+    "trust_foreign_keys",
 )
 _TEXTS = ("username", "password", "ssl_root_cert", "ssl_cert", "ssl_key", "spill_directory")
 

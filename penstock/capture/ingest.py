@@ -21,13 +21,14 @@ from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import connect, translated
 from penstock.capture.evolution import Known
+from penstock.capture.held_keys import held_keys
 from penstock.capture.home_copy import HomeCopies, Progress
 from penstock.capture.home_options import SchemaPolicy, reader_options, schema_policy
 from penstock.capture.quiet_tables import evolved, shape_now
 from penstock.capture.selection import for_tables
 from penstock.capture.shapes import Shapes
 from penstock.capture.source import PostgresSource
-from penstock.catalog import attempts, copies, dropped, relations, sources
+from penstock.catalog import attempts, copies, dropped, foreign_keys, relations, sources
 from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Storage
 from penstock.catalog.store import Catalog
@@ -83,6 +84,7 @@ class Ingest:
         self._attempt: int | None = None
         self._committed_at = time.monotonic()
         self._passed_join = False
+        self._noted: Lsn | None = None  # where the foreign keys were looked at
         self._copies = HomeCopies(home, catalog, lease, self.source, progress)
         self._begin()
 
@@ -126,6 +128,20 @@ class Ingest:
                     f"captured {self._captured}, asked for {target}",
                     hint="Is the server busy decoding a long transaction? Look at pg_stat_replication.",
                 )
+
+    def note_foreign_keys(self) -> None:
+        """Write down which foreign keys hold up to here, so that refreshes may rely on them."""
+        known = relations.of_source(self._catalog, self.source.name)
+        trusted = self.source.options.get("trust_foreign_keys", True)
+        if self._noted == self._captured or not any(one.schema.foreign_keys for one in known):
+            return
+        try:
+            with connect(self.source.dsn) as connection, translated():
+                seen = held_keys(connection, [one.table for one in known]) if trusted else []
+        except SourceUnreachable:  # no connection to spare: they count up to where they were seen last
+            return
+        foreign_keys.saw(self._catalog, self.source.id, seen)
+        self._noted = self._captured
 
     def finish_copies(self) -> None:
         """Capture until no table is being copied any more."""

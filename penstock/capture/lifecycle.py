@@ -249,6 +249,7 @@ class Captures:
             ingest.reach(ingest.server_position() if until is None else until)
             if changed and until is None:
                 ingest.take_up(changed)
+            ingest.note_foreign_keys()
         except BaseException:
             self.close(name)
             raise

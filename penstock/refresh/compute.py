@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from penstock.catalog.relations import Relation
 from penstock.lake.reader import PENDING, SMALL, Reader, expand, net
 from penstock.refresh import reads
+from penstock.refresh.parent_keys import parent_keys
 from penstock.refresh.plans import Plan, Rendered
 from penstock.refresh.reads import At, Frames
 from penstock.relation.segment import Segment, SegmentWriter, rows_with_weight
@@ -73,7 +74,8 @@ def differential(
     growing = frozenset(read.relation for read, rows in deltas.items() if _only_grows(rows))
     rendered = plan.delta(frozenset(read.relation for read in deltas), sizes, changes, growing)
     places = {read: _at(read, view, inputs, stored) for read in rendered.program.reads}
-    known = reads.in_memory(reader, rendered.program, deltas, places)
+    keys = parent_keys(reader.catalog, [(one.relation, one.before, one.after) for one in inputs])
+    known = reads.in_memory(reader, rendered.program, deltas, places, keys)
     if rendered.program.reads <= known.keys() and sum(rows.num_rows for rows in known.values()) <= 2 * SMALL:
         rendered = rendered.in_memory
         frames = reads.frames_in_memory(reader, rendered.program, known, places)

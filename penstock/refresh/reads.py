@@ -15,12 +15,16 @@ from pyspark.sql import DataFrame
 from penstock.catalog.relations import Relation
 from penstock.lake.partial_state import partial_state
 from penstock.lake.reader import Reader
-from penstock.views import TERM, Program, Reach, Read
+from penstock.refresh.key_ranges import inside, ranges
+from penstock.refresh.known_children import ParentKey, told
+from penstock.relation.segment import rows_with_weight
+from penstock.views import TERM, Match, Program, Reach, Read
 from penstock.zset import WEIGHT
 
 Frames = Mapping[Read, DataFrame]
 Known = Mapping[Read, pa.Table]
 
+EVERYTHING: Mapping[Match, pa.Table] = {}
 _TERM = pa.field(TERM, pa.int32(), nullable=False)
 
 
@@ -34,12 +38,17 @@ class At:
 
 
 def in_memory(
-    reader: Reader, program: Program, deltas: Mapping[Read, pa.Table | DataFrame], states: Mapping[Read, At]
+    reader: Reader,
+    program: Program,
+    deltas: Mapping[Read, pa.Table | DataFrame],
+    states: Mapping[Read, At],
+    keys: Sequence[ParentKey] = (),
 ) -> Known:
-    """The reads of the program that are few rows, without Spark."""
+    """The reads of the program that are few rows, without Spark; `keys` are foreign keys that hold."""
     known = {read: rows for read, rows in deltas.items() if isinstance(rows, pa.Table)}
+    keys = [key for key in keys if Read("delta", key.child) in known or Read("delta", key.child) not in deltas]
     for reached in program.reach:
-        if (rows := _reached(reader, reached, known, states[reached.read])) is not None:
+        if (rows := _reached(reader, reached, known, states[reached.read], keys)) is not None:
             known[reached.read] = rows
     return known
 
@@ -78,24 +87,45 @@ def frames(
         elif read in deltas:
             found[read] = deltas[read]
         else:
-            found[read] = reader.state(at.relation, at.position, at.columns)
+            found[read] = _state(reader, read, program, known, at)
     return found
 
 
-def _reached(reader: Reader, reached: Reach, known: Mapping[Read, pa.Table], at: At) -> pa.Table | None:
+def _state(reader: Reader, read: Read, program: Program, known: Known, at: At) -> DataFrame:
+    """The state, as far as the range of what reaches it goes."""
+    rows = reader.state(at.relation, at.position, at.columns)
+    for reached in program.reach:
+        if reached.read == read and all(match.by in known for match in reached.matches):
+            boxes = ranges(wanted_values(reached, known, at.relation))
+            return rows.where(inside(boxes)) if boxes else rows
+    return rows
+
+
+def _reached(reader: Reader, reached: Reach, known: Known, at: At, keys: Sequence[ParentKey]) -> pa.Table | None:
     if not all(match.by in known for match in reached.matches):
         return None
-    return partial_state(reader, at.relation, at.position, at.columns, wanted_values(reached, known, at.relation))
+    schema = rows_with_weight(at.relation.schema, at.columns)
+    answer = told(reached, keys, known, schema.empty_table())
+    wanted = wanted_values(reached, known, at.relation, {} if answer is None else answer.left)
+    rows = partial_state(reader, at.relation, at.position, at.columns, wanted) if wanted else schema.empty_table()
+    if answer is None or rows is None:
+        return rows
+    return pa.concat_tables([rows, answer.beside(wanted).select(schema.names).cast(schema)])
 
 
-def wanted_values(reached: Reach, known: Mapping[Read, pa.Table], relation: Relation) -> list[pa.Table]:
-    """The values to look for: a table per set of columns."""
+def wanted_values(
+    reached: Reach, known: Known, relation: Relation, left: Mapping[Match, pa.Table] = EVERYTHING
+) -> list[pa.Table]:
+    """The values to look for: a table per set of columns; of a match, those that are `left`."""
     found: dict[tuple[str, ...], list[pa.Table]] = {}
     for match in reached.matches:
-        values = known[match.by].select(list(match.by_columns)).rename_columns(list(match.columns))
+        values = left.get(match)
+        if values is None:
+            values = known[match.by].select(list(match.by_columns)).rename_columns(list(match.columns))
         values = values.cast(relation.schema.arrow(match.columns))
         found.setdefault(match.columns, []).append(values if match.nulls else values.drop_null())
-    return [_distinct(pa.concat_tables(values), columns) for columns, values in found.items()]
+    wanted = [_distinct(pa.concat_tables(values), columns) for columns, values in found.items()]
+    return [values for values in wanted if values.num_rows]
 
 
 def _distinct(values: pa.Table, columns: Sequence[str]) -> pa.Table:

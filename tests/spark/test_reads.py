@@ -110,3 +110,45 @@ def test_a_frame_has_the_rows_of_all_chunks(ps: penstock.Session, source_db: str
     one = pa.table({"id": pa.array([1, 2], pa.int32()), "_weight": pa.array([1, 1], pa.int64())})
     rows = pa.concat_tables([one, one.slice(0, 0), one])
     assert ps.engine.reader.frame(rows, relation, ["id"]).count() == 4
+
+
+LINES = """
+    CREATE TABLE basket (id int PRIMARY KEY, shop text);
+    CREATE TABLE line (id int PRIMARY KEY, basket_id int REFERENCES basket DEFERRABLE, amount int);
+    INSERT INTO basket SELECT i, 'shop ' || i % 3 FROM generate_series(1, 50) i;
+    INSERT INTO line SELECT i, 1 + i % 50, i FROM generate_series(1, 500) i;
+"""
+BASKETS = (
+    "INSERT INTO basket VALUES (101, 'shop 1'), (102, 'new'); INSERT INTO line VALUES (1001, 101, 7), (1002, 101, 8)",
+    "DELETE FROM line WHERE basket_id = 5; DELETE FROM basket WHERE id = 5; INSERT INTO line VALUES (1003, 102, 1)",
+)
+
+
+def test_lines_of_new_and_removed_baskets_are_known_from_the_foreign_key(
+    ps: penstock.Session, source_db: str, looked_up: list[str]
+) -> None:
+    with psycopg.connect(source_db, autocommit=True) as source:
+        source.execute(LINES)
+        ps.add_source("shop", source_db, tables=["public.*"])
+        query = "SELECT b.shop, sum(l.amount) AS total FROM basket b JOIN line l ON l.basket_id = b.id GROUP BY b.shop"
+        ps.create_stream_table("by_shop", query, mode="DIFFERENTIAL")
+        ps.publish("line")
+
+        def refreshed(change: str) -> bool:
+            """Whether lines were looked up."""
+            source.execute(change)
+            ps.catch_up()
+            looked_up.clear()
+            ps.refresh("by_shop")
+            return "line" in looked_up
+
+        refreshed("SELECT 1")
+        refreshed("INSERT INTO basket VALUES (60, 'shop 1')")  # the key is seen from here on
+        assert [refreshed(change) for change in BASKETS] == [False, False]
+        assert refreshed("UPDATE basket SET shop = 'moved' WHERE id = 7; INSERT INTO basket VALUES (103, 'x')")
+        assert ps.verify("shop").ok
+        # Lines without a basket: whoever turns the check off is seen, and the line of basket 200 is looked up.
+        source.execute("ALTER TABLE line DISABLE TRIGGER ALL; INSERT INTO line VALUES (2000, 200, 5)")
+        assert refreshed("INSERT INTO line VALUES (2001, 200, 6)") is False
+        assert refreshed("ALTER TABLE line ENABLE TRIGGER ALL; INSERT INTO basket VALUES (200, 'late')")
+        assert ps.verify("shop").ok

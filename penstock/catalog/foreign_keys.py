@@ -1,0 +1,55 @@
+"""Foreign keys that were seen on a source, and the cuts between which they hold.
+
+A key that is seen again, unchanged, held all the time between; one that is not seen is forgotten, and starts anew when
+it comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.catalog.store import Catalog
+from penstock.lsn import Lsn
+from penstock.relation.schema import ForeignKey
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A key of table `child`: it holds from `since` on and did up to `until`. `identity` tells if it was touched."""
+
+    identity: str
+    child: str
+    key: ForeignKey
+    since: Lsn
+    until: Lsn
+
+
+def saw(catalog: Catalog, source_id: int, seen: Sequence[Sighting]) -> None:
+    """All keys that hold now; what is not among them does not."""
+    with catalog.connection.transaction():
+        catalog.connection.execute(
+            "DELETE FROM foreign_keys WHERE source_id = %s AND identity <> ALL(%s)",
+            (source_id, [one.identity for one in seen]),
+        )
+        for one in seen:
+            catalog.connection.execute(
+                "INSERT INTO foreign_keys VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
+                " ON CONFLICT (source_id, identity) DO UPDATE SET until = GREATEST(foreign_keys.until, excluded.until)",
+                (source_id, one.identity, one.child, list(one.key.columns), one.key.parent,
+                 list(one.key.parent_columns), int(one.since), int(one.until)),
+            )  # fmt: skip
+
+
+def holding(catalog: Catalog, source: str, since: int, until: int) -> list[tuple[str, ForeignKey]]:
+    """The keys, by child, that hold at every cut from `since` to `until`."""
+    rows = catalog.all(
+        "SELECT child, columns, parent, parent_columns FROM foreign_keys f JOIN sources s ON s.id = f.source_id"
+        " WHERE s.name = %s AND f.since <= %s AND f.until >= %s ORDER BY identity",
+        source,
+        since,
+        until,
+    )
+    return [
+        (row["child"], ForeignKey(tuple(row["columns"]), row["parent"], tuple(row["parent_columns"]))) for row in rows
+    ]
