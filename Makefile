@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
+LIVES  ?= 500
 
 # Processes that share the tests: one has all of those on Spark, the rest is divided among the others, which mostly wait.
 LANES  ?= 2
@@ -41,8 +42,10 @@ lint: setup ## ruff, mypy and the import contracts
 bench: setup ## Measure capture and refresh on this machine
 	@$(BIN)/penstock bench $(ARGS)
 
-soak: setup ## Random queries by the thousand, then the demo for half an hour under load (ARGS="--seconds 7200")
-	$(BIN)/pytest -s -m soak
+soak: setup ## Random queries by the thousand, 500 random lives of a mirror, then the demo for half an hour (SEED=…, LIVES=…)
+	@seed=$${SEED:-$$($(BIN)/python -c 'import secrets; print(secrets.randbits(32))')}; \
+	  echo "Seed $$seed: make soak SEED=$$seed repeats it"; \
+	  PENSTOCK_LIVES=$(LIVES) $(BIN)/pytest -s -m soak --hypothesis-seed=$$seed
 	@$(BIN)/penstock demo --home soak-data --seconds 1800 --rate 200 $(ARGS)
 
 test-matrix: setup ## Capture on every PostgreSQL from 10 to 18, and the slow combinations (PG="10 14" for some)

@@ -1,0 +1,67 @@
+"""Random lives of two sources: the mirror equals them at every frontier that is looked at.
+
+`PENSTOCK_LIVES` is how many, 8 by default; `make soak` runs 500 with a seed that it prints.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from psycopg import sql
+from pyspark.sql import SparkSession
+from servers import EmbeddedPostgres
+from spark.random_mirror import Life, Step, lives
+
+import penstock
+from penstock.lake import publish
+
+LIVES = int(os.environ.get("PENSTOCK_LIVES", "8"))
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def databases(source_server: EmbeddedPostgres) -> Iterator[dict[str, str]]:
+    names = {name: f"random_{name}" for name in ("a", "b")}
+    with psycopg.connect(source_server.dsn, autocommit=True) as admin:
+        for name in names.values():
+            admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        yield {name: source_server.dsn_of(database) for name, database in names.items()}
+        for name in names.values():
+            admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.mark.matrix
+@pytest.mark.soak
+@pytest.mark.timeout(0 if LIVES > 8 else 300)
+@settings(
+    max_examples=LIVES,
+    deadline=None,
+    derandomize="PENSTOCK_LIVES" not in os.environ,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+)
+@given(life=lives)
+def test_the_mirror_equals_its_sources_whatever_happens(
+    life: list[Step],
+    databases: dict[str, str],
+    tmp_path: Path,
+    catalog_db: str,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    number = next(_numbers)
+    monkeypatch.setattr(publish, "_SMALL_TABLE", 0 if number % 2 else 20_000)  # by MERGE, or written anew
+    monkeypatch.setattr(publish, "_OVERWRITE_RATIO", 1e9 if number % 2 else 0.3)
+
+    def opened() -> Any:
+        return penstock.connect(home=tmp_path / "home", catalog=catalog_db, spark=spark)
+
+    Life(opened, databases, f"life{number}").live(life)
