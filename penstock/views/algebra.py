@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from penstock.relation.schema import Column, Schema
 from penstock.relation.types import PgType
-from penstock.views.expr import Col, Expr
+from penstock.views.expr import Call, Col, Expr
 
 Form = Literal["delta", "before", "after"]
 Kind = Literal["delta", "before", "after", "rows", "state", "terms"]
@@ -284,6 +284,22 @@ Node = (
     Scan | Constants | Filter | Project | Join | OuterJoin | Exists | UnionAll | Aggregate | Weigh | Window
     | Leaf | Empty | Negate | SemiJoin | Net | Repeat | Group | Shift
 )  # fmt: skip
+
+
+def _hash_once(computed: Callable[[object], int]) -> Callable[[object], int]:
+    """Plans are looked up by node at every step, and the hash of a node is that of its whole tree: it is kept."""
+
+    def hashed(self: object) -> int:
+        kept = self.__dict__
+        if "_hash" not in kept:
+            kept["_hash"] = computed(self)
+        return int(kept["_hash"])
+
+    return hashed
+
+
+for _node in (*get_args(Node), Call):
+    _node.__hash__ = _hash_once(_node.__hash__)
 
 
 def inputs(node: Node) -> tuple[Node, ...]:

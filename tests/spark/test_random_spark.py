@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from postgres.views.grammar import Grammar
+from postgres.views.grammar import DEPTHS, Grammar
 from postgres.views.maintained import Inputs
 from postgres.views.queries import TABLES
 from postgres.views.workload import Workload
@@ -56,7 +56,7 @@ def run(spark: SparkSession, inputs: Inputs, seed: int, queries: int) -> None:
     workload.round(24)
     follower, grammar = Follower(Spark(spark), inputs), Grammar(random)
     while len(follower.views) < queries:
-        sql = grammar.query(random.randint(1, 4))
+        sql = grammar.query(random.choice(DEPTHS))
         try:
             follower.start(f"v{len(follower.views)}", sql)
         except UnsupportedQuery as error:

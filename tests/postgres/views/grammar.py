@@ -16,6 +16,7 @@ TABLES: dict[str, Columns] = {
     "w": {"k": "i", "s": "s"},
 }
 _EXACT = "ims"
+DEPTHS = [1, 1, 1, 1, 2, 2, 2, 3, 3, 4]  # how deep queries are nested: the deep ones take most of the time
 
 # Constructs, each with a query that needs nothing else.
 FEATURES: dict[str, str] = {
