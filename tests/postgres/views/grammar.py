@@ -42,6 +42,10 @@ FEATURES: dict[str, str] = {
     "distinct on": "SELECT DISTINCT ON (k) k, n, s FROM u ORDER BY k, n, s",
 }
 
+# A query may be refused for these: numbers of too many digits, a view of constants alone, and a subquery that reads the
+# answer of another one beside it.
+REFUSALS = ("digits", "reads no table", "out of reach")
+
 
 class Grammar:
     """One random query after another; `features` are the constructs it may use."""
