@@ -193,7 +193,7 @@ class Lowering:
         it to that."""
         scope, node, on = self._from(tree, ctes, outer)
         taken, windows = Taken(self._name, is_subquery), Taken(self._name, is_window)
-        items = [taken.out_of(windows.out_of(item)) for item in (*tree.expressions, *more)]
+        items = [windows.out_of(taken.out_of(item)) for item in (*tree.expressions, *more)]
         having = tree.args.get("having") and taken.out_of(tree.args["having"].this)
         group = tree.args.get("group")
         sets = [tuple(taken.out_of(key) for key in each) for each in sets_of(group)]
@@ -212,7 +212,7 @@ class Lowering:
                 if place not in scope.answers
             }
             return self._grouped(grouping, scope, node, on, rest, ctes, outer)
-        scope, node = self._attached(taken, items, scope, node, ctes, outer)
+        scope, node = self._attached(taken, [*items, *windows.found], scope, node, ctes, outer)
         scope, node = self._windowed(grouping.windows, scope, node)
         binder = self._binder(scope, items, outer)
         return Body(node, _values(items, binder), on)

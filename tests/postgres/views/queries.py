@@ -49,6 +49,8 @@ TEMPLATES = [
     "SELECT k, count(*) FROM (SELECT t.k FROM t JOIN u ON t.k = u.k WHERE u.n > 0) x GROUP BY k",
     "SELECT true AS c, 1 AS o, k FROM u INTERSECT ALL SELECT true, 1, k FROM w",
     "SELECT max(n), c FROM (SELECT 2 AS c, n FROM u) x GROUP BY c",
+    "SELECT k, (SELECT max(r) FROM (SELECT rank() OVER (PARTITION BY s ORDER BY k) AS r FROM u) x) AS m FROM w",
+    "SELECT k, rank() OVER (ORDER BY (SELECT max(n) FROM u WHERE u.k = w.k), k) AS r FROM w",
     "SELECT 'all' AS label, count(*) FROM t JOIN w ON t.s = w.s",
     "SELECT CASE WHEN n > 1 THEN 'big' ELSE s END AS c, count(*) FROM u GROUP BY 1",
     "SELECT k, count(DISTINCT n), sum(DISTINCT n), avg(DISTINCT n), count(*) AS c, sum(m) AS m FROM t GROUP BY k",
