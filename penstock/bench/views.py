@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,8 +53,9 @@ class Bench:
     refused: dict[str, str] = field(default_factory=dict)
     rounds: int = 0
 
-    def create(self) -> None:
-        for name, sql in QUERIES.items():
+    def create(self, names: Sequence[str] = tuple(QUERIES)) -> None:
+        for name in names:
+            sql = QUERIES[name]
             try:
                 self.ps.create_stream_table(name, sql, mode="DIFFERENTIAL")
             except UnsupportedQuery as error:
@@ -133,14 +134,14 @@ def run(console: Console) -> list[Figure]:
         try:
             with console.status(f"TPC-H at scale {scale:g} into PostgreSQL"):
                 source = psycopg.connect(server.dsn, autocommit=True)
-                _load(source, Path(folder) / "csv", scale)
+                load(source, Path(folder) / "csv", scale)
             with penstock.connect(home=Path(folder) / "home", config={"spark_memory": "4g"}) as ps:
                 return _measured(console, Bench(ps, source), server.dsn)
         finally:
             server.stop()
 
 
-def _load(source: psycopg.Connection[tuple[object, ...]], folder: Path, scale: float) -> None:
+def load(source: psycopg.Connection[tuple[object, ...]], folder: Path, scale: float) -> None:
     for table, file in zip(TABLES, generate(folder, scale).values(), strict=True):
         source.execute(table.ddl)
         with (
