@@ -34,6 +34,7 @@ def inputs(catalog_server: EmbeddedPostgres) -> Iterator[Inputs]:
         admin.execute("DROP DATABASE random_oracle WITH (FORCE)")
 
 
+@pytest.mark.timeout(900)
 def test_random_queries_follow(spark: SparkSession, inputs: Inputs) -> None:
     run(spark, inputs, seed=1, queries=30)
 

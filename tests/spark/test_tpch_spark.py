@@ -31,6 +31,7 @@ def tpch(catalog_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFact
         admin.execute("DROP DATABASE tpch_oracle WITH (FORCE)")
 
 
+@pytest.mark.timeout(900)
 def test_all_queries_follow(spark: SparkSession, tpch: Tpch) -> None:
     follower, seen = Follower(Spark(spark), tpch), dict[str, int]()
     for name in QUERIES:
