@@ -32,7 +32,9 @@ class Follower:
 
     def refresh(self, view: View, changed: frozenset[str]) -> None:
         stored = self.stored[view.name]
-        for name, rows in self._run(view, delta(view, changed & set(view.used_columns))).items():
+        moved = changed & set(view.used_columns)
+        program = delta(view, moved, growing=self.inputs.growing & moved)
+        for name, rows in self._run(view, program).items():
             stored[name] = pa.concat_tables([stored[name], rows.cast(stored[name].schema)])
 
     def check(self, view: View) -> int:
