@@ -39,6 +39,18 @@ def test_random_queries_follow(spark: SparkSession, inputs: Inputs) -> None:
     run(spark, inputs, seed=1, queries=30)
 
 
+def test_extremes_while_rows_only_come(spark: SparkSession, inputs: Inputs) -> None:
+    inputs.clear()
+    inputs.apply({"u": [((1, 2, "b"), 1), ((None, 1, "a"), 1)], "w": [((1, "x"), 1), ((2, "y"), 1)]})
+    follower = Follower(Spark(spark), inputs)
+    follower.start("v", "SELECT w.s, max(u.n), min(u.s), count(*) FROM u JOIN w ON w.k = u.k GROUP BY w.s")
+    inputs.apply({"u": [((1, 5, None), 1), ((2, None, "é"), 1), ((3, 9, ""), 1)], "w": [((3, "x"), 1)]})
+    assert inputs.growing == {"u", "w"}
+    follower.moved()
+    follower.refresh(follower.views[0], frozenset({"u", "w"}))
+    assert follower.check(follower.views[0]) == 2
+
+
 @pytest.mark.matrix
 @pytest.mark.soak
 @pytest.mark.timeout(0)
