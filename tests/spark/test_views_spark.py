@@ -121,8 +121,8 @@ QUERIES = [
     "ORDER BY qty DESC) AS s, lag(note, 1, '-') OVER (ORDER BY id) AS p FROM orders WHERE id > qty",
     "SELECT c.region, o.id, amount FROM orders o JOIN customers c ON c.id = customer ORDER BY amount, o.id LIMIT 3",
     "SELECT DISTINCT ON (customer) customer, note, id FROM orders ORDER BY customer, note DESC, id",
-    "SELECT id, (SELECT sum(qty) FROM orders o WHERE o.customer = c.id) AS s, "
-    "id IN (SELECT customer FROM orders) AS i FROM customers c WHERE region = 'north' OR EXISTS (SELECT 1 FROM orders)",
+    "SELECT id, (SELECT sum(qty) FROM orders o WHERE o.customer = c.id) AS s FROM customers c",
+    "SELECT id FROM customers c WHERE region = 'north' OR id IN (SELECT customer FROM orders WHERE customer > 0)",
 ]
 
 
