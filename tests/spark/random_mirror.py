@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -177,7 +178,8 @@ class Life:
         assert len(named) == 1, error.message
         for source in self.dsns:
             if self.stopped(source):
-                self.resync(source, named[0])
+                with suppress(SchemaChanged):  # another table of it changed too: the next turn copies that one
+                    self.resync(source, named[0])
                 return
         raise error
 
