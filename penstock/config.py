@@ -16,7 +16,15 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     spark_memory: str = Field("2g", pattern=r"^\d+[gm]$", description="Memory of the Spark that penstock starts.")
-    publish_interval: float = Field(60.0, ge=1, description="run(): seconds between two publishes of a relation.")
+    publish_interval: float | str = Field(
+        "adaptive",
+        description="run(): when a relation is published: adaptive, every-cut, manual, or seconds between two times.",
+    )
+    publish_share: float = Field(0.2, gt=0, le=1, description="run(): share of the time for adaptive publishing.")
+    compat: bool = Field(
+        False, description="Delta tables made from now on have neither deletion vectors nor column mapping."
+    )
+    keep_versions: str = Field("7d", description="How long past versions of Delta tables stay readable.")
     maintenance_interval: float = Field(60.0, ge=1, description="run(): seconds between two looks at the changelog.")
     changelog_retention: float = Field(
         7 * 86400.0, ge=0, description="Seconds for which every frontier stays readable, pinned or not."

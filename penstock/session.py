@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 from penstock.capture import recovery
 from penstock.capture.home_copy import Progress
 from penstock.capture.recovery import Recovery
-from penstock.catalog import pins, relations, source_events, sources, stream_tables, verifications
+from penstock.catalog import pins, publishing, relations, source_events, sources, stream_tables, verifications
+from penstock.catalog.publishing import PublishLine
 from penstock.catalog.source_events import SourceEvent
 from penstock.catalog.stream_tables import Refreshed
 from penstock.catalog.verifications import Verified
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from penstock.lake.publish import Published
     from penstock.refresh.backup import Backup
     from penstock.refresh.maintenance import Maintained
+    from penstock.refresh.moments import Moment
     from penstock.refresh.round import Refresh
     from penstock.refresh.verify import Verification
 
@@ -146,9 +149,9 @@ class Session:
         """Capture and settle everything committed now (or up to `until`); returns the frontier that can be read."""
         return self.engine.catch_up(until)
 
-    def frontier(self) -> Frontier:
-        """How far every source can be read."""
-        return readable(self.catalog)
+    def frontier(self, at: Moment | None = None) -> Frontier:
+        """How far every source can be read; or the frontier that a moment (with time zone) or an LSN means."""
+        return readable(self.catalog) if at is None else self.engine.frontier_at(at)
 
     # Stream tables ----------------------------------------------------------------------------------------------------
 
@@ -187,12 +190,21 @@ class Session:
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
-    def table(self, name: str, at: Frontier | None = None) -> DataFrame:
-        """The rows of a table or stream table, now or at a frontier: its own columns only."""
+    def table(self, name: str, at: Moment | None = None) -> DataFrame:
+        """The rows of a table or stream table: its own columns only.
+
+        `at` is a frontier, an LSN, a `datetime` with time zone, or one of them as text; by default now. A stream table
+        can be read at frontiers it was refreshed to, and at an LSN or a moment as it was last refreshed before.
+        """
         relation, position, _ = self.engine.position(name, at)
         return self.engine.reader.rows(relation, position)
 
-    def changes(self, name: str, since: Frontier, until: Frontier | None = None) -> DataFrame:
+    def state(self, name: str, at: Moment | None = None) -> DataFrame:
+        """The rows with a `_weight`, not added up: cheaper than `table` for sums that take it into account."""
+        relation, position, _ = self.engine.position(name, at)
+        return self.engine.reader.state(relation, position, relation.schema.names)
+
+    def changes(self, name: str, since: Moment, until: Moment | None = None) -> DataFrame:
         """What changed after `since`, as rows with `_weight`: added up on the rows then, they give the rows now."""
         from penstock.lake.reader import net
 
@@ -201,25 +213,75 @@ class Session:
         names = list(relation.schema.names)
         return net(self.engine.reader.changes(relation, first, last, names), names)
 
-    def pin(self, frontier: Frontier) -> int:
+    def register_views(self, names: Sequence[str] = (), at: Moment | None = None) -> dict[str, str]:
+        """Make tables and stream tables (default: all) known to Spark SQL as temporary views, all at one frontier.
+
+        The views are in the Spark session given to `connect`, or in `spark`. Returns the view of each relation: the
+        table's name, with its schema and source only where that is needed to tell two apart. The views stay as they
+        are; call it again for newer rows.
+        """
+        from penstock.sql.registered import register
+
+        return register(self.engine, names, at)
+
+    def pin(self, frontier: Moment) -> int:
         """Keep a frontier readable until `release`."""
-        return pins.add(self.catalog, frontier)
+        return pins.add(self.catalog, self.engine.frontier_at(frontier))
+
+    def pins(self) -> list[pins.Pin]:
+        """All pins, oldest first."""
+        return pins.every(self.catalog)
 
     def release(self, pin: int) -> None:
         """Let go of a pin."""
         pins.release(self.catalog, pin)
 
-    def execute(self, statement: str) -> DataFrame:
-        """Run a SELECT (Spark SQL) over tables and stream tables, all at one frontier."""
+    def execute(self, statement: str, at: Moment | None = None) -> DataFrame:
+        """Run a SELECT (Spark SQL) over tables and stream tables, all at one frontier: the newest, or `at`."""
         from penstock.sql.select import select
 
-        return select(self.catalog, self.engine.reader, statement)
+        frontier = None if at is None else self.engine.frontier_at(at)
+        return select(self.catalog, self.engine.reader, statement, at=frontier)
 
     # The lake and the source ------------------------------------------------------------------------------------------
 
     def publish(self, name: str) -> Published:
         """Bring the Delta table of a table or stream table to its newest state; nothing happens if it is there."""
         return self.engine.publish(name)
+
+    def publish_all(self) -> list[Published]:
+        """Bring all Delta tables to one frontier, and write the manifest that says which versions those are."""
+        from penstock.refresh.publishing import publish_together
+
+        return publish_together(self.engine)
+
+    def set_publishing(self, name: str, pace: str | None) -> None:
+        """When `run()` publishes a relation: "adaptive", "every-cut", "manual", an interval such as "30s", or None for
+        the home's setting `publish_interval`."""
+        from penstock.refresh.pace import Pace
+
+        if pace is not None:
+            Pace.parse(pace)
+        publishing.set_pace(self.catalog, relations.find(self.catalog, name).name, pace)
+
+    def publish_history(self, name: str, limit: int = 100) -> list[PublishLine]:
+        """What was done to a Delta table, newest first: publishes, OPTIMIZE, VACUUM and what failed."""
+        return publishing.history(self.catalog, relations.find(self.catalog, name).id, limit)
+
+    def optimize(self, name: str) -> str | None:
+        """Rewrite small files and files with deleted rows of a Delta table, in key order; what was done, if any."""
+        from penstock.refresh.delta_upkeep import optimize
+
+        return optimize(self.engine, relations.find(self.catalog, name), force=True)
+
+    def vacuum(self, name: str) -> timedelta:
+        """Delete what only old versions of a Delta table need; how far back versions stay whole.
+
+        That is the setting `keep_versions`, or longer where a pin or the manifest needs an older version.
+        """
+        from penstock.refresh.delta_upkeep import vacuum
+
+        return vacuum(self.engine, relations.find(self.catalog, name))
 
     def verify(
         self, name: str | None = None, *, repair: bool = False, progress: Progress | None = None
@@ -265,11 +327,16 @@ class Session:
     # Looking ----------------------------------------------------------------------------------------------------------
 
     def explain(self, name: str) -> str:
-        """How a stream table is kept fresh: its algebra and the laws of its delta."""
+        """How a stream table is kept fresh, by the laws of its delta, and how a relation is published."""
+        from penstock.refresh.explain_publishing import explain_publishing
         from penstock.views import explain
 
+        relation = relations.find(self.catalog, name)
+        if relation.source is not None:
+            return explain_publishing(self.engine, relation)
         table = stream_tables.get(self.catalog, name)
-        return explain(self.engine.plans.of(table, relations.every(self.catalog)).view)
+        view = explain(self.engine.plans.of(table, relations.every(self.catalog)).view)
+        return f"{view}\n{explain_publishing(self.engine, relation)}"
 
     def status(self) -> Status:
         """How far every source is captured and how fresh every stream table is; needs no Spark."""

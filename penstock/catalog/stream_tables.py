@@ -145,6 +145,23 @@ def round_at(catalog: Catalog, relation_id: int, frontier: Frontier) -> int | No
     return cast(int | None, cast(DictRow, row)["round"])
 
 
+def newest_until(catalog: Catalog, relation_id: int, frontier: Frontier) -> Frontier | None:
+    """The last frontier of the view that is at or before one over the same sources."""
+    rows = catalog.all("SELECT frontier FROM frontiers WHERE relation_id = %s ORDER BY round DESC", relation_id)
+    reached = (Frontier.parse(json.dumps(row["frontier"])) for row in rows)
+    return next((one for one in reached if one <= frontier), None)
+
+
+def frontier_at(catalog: Catalog, relation_id: int, round_number: int) -> Frontier | None:
+    """Where a view (or the one that remembers this) was in a round: where its last refresh up to then brought it."""
+    row = catalog.one(
+        "SELECT f.frontier FROM frontiers f JOIN relations r ON f.relation_id = coalesce(r.owner_id, r.id) "
+        "WHERE r.id = %s AND f.round <= %s ORDER BY f.round DESC LIMIT 1",
+        relation_id, round_number,
+    )  # fmt: skip
+    return frontier_of(row["frontier"]) if row else None
+
+
 def record(commit: Commit | Catalog, relation_id: int, entry: Refreshed) -> None:
     """A line of history: inside the commit of a refresh, or alone for one that failed."""
     commit.connection.execute(

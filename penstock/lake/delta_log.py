@@ -38,8 +38,14 @@ class Stamp:
                 "position": self.position,
                 "frontier": json.loads(self.frontier),
                 "shape": self.shape,
+                **self._cut(),
             }
         )
+
+    def _cut(self) -> dict[str, str]:
+        """The source and its LSN, for readers who know nothing of frontiers; views may be of several."""
+        cuts = json.loads(self.frontier)
+        return {"source": next(iter(cuts)), "lsn": next(iter(cuts.values()))} if len(cuts) == 1 else {}
 
 
 @dataclass(frozen=True)

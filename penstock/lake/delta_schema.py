@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 from penstock.catalog.relations import Base, Relation
 from penstock.failpoint import hit
 from penstock.lake.delta_log import Stamp
-from penstock.lake.reader import Reader, quoted
-from penstock.lake.session import adopt
+from penstock.lake.reader import Reader
+from penstock.lake.session import adopt, quoted
 from penstock.relation.translation import Translation
 
 _WITHOUT_ZONE = "SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"

@@ -9,39 +9,27 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.catalog import relations
+from penstock.catalog import relations, stream_tables
 from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Base, Relation
 from penstock.cut import Frontier
 from penstock.errors import PublishError
 from penstock.failpoint import hit
-from penstock.lake import delta_log, delta_schema
+from penstock.lake import delta_log, delta_schema, delta_writes
 from penstock.lake.delta_log import Stamp
+from penstock.lake.folding import Choice, Fold, choose
+from penstock.lake.gathered import gather, inserts_only, rows_as_often
+from penstock.lake.key_order import in_order
 from penstock.lake.other_history import check_known
-from penstock.lake.reader import Reader, expand, net, quoted, same
-from penstock.lake.session import adopt
+from penstock.lake.reader import Reader
 from penstock.zset import WEIGHT
 
-How = Literal["created", "appended", "merged", "overwritten", "altered", "unchanged"]
-
-# Past this share of changed rows a MERGE costs more than writing the table anew; for a small table always.
-_OVERWRITE_RATIO = 0.3
-_SMALL_TABLE = 20_000
-
-# Spark gives a file of one row group to one task: several files are scanned side by side, and skipped by key range.
-_ROWS_PER_FILE = 250_000
-
-_PROPERTIES = {
-    "delta.enableDeletionVectors": "true",
-    "delta.logRetentionDuration": "interval 30 days",
-}
+_ANEW = {"overwriteSchema": "true"}
 
 
 @dataclass(frozen=True)
@@ -49,33 +37,42 @@ class Published:
     """What a publish did: the Delta table at `path` equals the relation at `frontier` in `version`."""
 
     name: str
-    how: How
+    how: Fold
     path: str
     version: int
     frontier: Frontier
     rows: int
     seconds: float
+    reason: str
 
 
-def publish(reader: Reader, lease: Lease, relation: Relation, position: int, frontier: Frontier) -> Published:
-    """Bring the Delta table of `relation` to `position`; nothing happens if it is there already."""
+def publish(
+    reader: Reader, lease: Lease, relation: Relation, position: int, frontier: Frontier, *, compat: bool = False
+) -> Published:
+    """Bring the Delta table of `relation` to `position`; nothing happens if it is there already.
+
+    `compat`: a table that is created now can be read by engines that know no deletion vectors.
+    """
     started = time.monotonic()
     folder = reader.home.base(relation.folder)
     stamp = Stamp(relation.name, _owner(reader, relation), position, str(frontier), relation.version)
-    base = _recovered(reader, lease, relation)
-    how: How = "unchanged"
+    base = recovered(reader, lease, relation)
+    choice = Choice("unchanged", "nothing was captured since the last publish")
     if base is None or base.position < position:
-        how, rows = _write(reader, relation, base, stamp)
-        version = _committed(reader, relation, base, stamp, how)
+        choice, rows = _write(reader, relation, base, stamp, delta_writes.properties(compat=compat))
+        version = _committed(reader, relation, base, stamp, choice.how)
         hit("publish.delta_committed")
         base = Base(position, version, delta_log.row_count(folder) if rows is None else rows, relation.version)
         _record(reader, lease, relation, base)
+    if relation.source and base.position > position:  # published past what was asked for, and never taken back
+        frontier = Frontier({relation.source: base.position})
+    seconds = time.monotonic() - started
     return Published(
-        relation.name, how, str(folder), base.delta_version, frontier, base.rows, time.monotonic() - started
+        relation.name, choice.how, str(folder), base.delta_version, frontier, base.rows, seconds, choice.reason
     )
 
 
-def _recovered(reader: Reader, lease: Lease, relation: Relation) -> Base | None:
+def recovered(reader: Reader, lease: Lease, relation: Relation) -> Base | None:
     """The newest base, after adopting one that a crash kept out of the catalog."""
     base = reader.base(relation)
     if base is None:
@@ -98,6 +95,17 @@ def _recovered(reader: Reader, lease: Lease, relation: Relation) -> Base | None:
     return adopted
 
 
+def latest_stamp(reader: Reader, relation: Relation, base: Base) -> Stamp:
+    """The stamp of the table as it is, for commits that change no row: the base may have moved without one."""
+    found = delta_log.latest(reader.home.base(relation.folder), _owner(reader, relation), since=base.delta_version)
+    assert found is not None
+    if relation.source:
+        frontier = Frontier({relation.source: base.position})
+    else:
+        frontier = stream_tables.frontier_at(reader.catalog, relation.id, base.position) or Frontier()
+    return replace(found.stamp, position=base.position, frontier=str(frontier), shape=base.version)
+
+
 def _owner(reader: Reader, relation: Relation) -> str:
     return f"{reader.catalog.identity}/{relation.id}"
 
@@ -118,7 +126,7 @@ def _record(reader: Reader, lease: Lease, relation: Relation, base: Base) -> Non
         relations.record_base(commit, relation.id, base)
 
 
-def _committed(reader: Reader, relation: Relation, base: Base | None, stamp: Stamp, how: How) -> int:
+def _committed(reader: Reader, relation: Relation, base: Base | None, stamp: Stamp, how: Fold) -> int:
     """The version our write made, or the base's own where nothing had to be written."""
     if how == "unchanged" and base:
         return base.delta_version
@@ -141,111 +149,57 @@ def _net_rows(reader: Reader, relation: Relation, base: Base | None, position: i
     return int(total[0] or 0) if total else 0
 
 
-def _write(reader: Reader, relation: Relation, base: Base | None, stamp: Stamp) -> tuple[How, int | None]:
+def _write(
+    reader: Reader, relation: Relation, base: Base | None, stamp: Stamp, made_with: Mapping[str, str]
+) -> tuple[Choice, int | None]:
     """How the table was brought to the stamp's position, and its rows where that is known without counting."""
+    folder, schema = reader.home.base(relation.folder), relation.schema
     if base is None:
-        return _replace(reader, relation, stamp, "created"), None
-    same: How = "unchanged"
-    if base.version != relation.version:
-        between = replace(stamp, position=base.position, shape=0)
-        if not delta_schema.follow(reader, relation, base, between):
-            return _replace(reader, relation, stamp, "overwritten"), None
-        same = "altered"
-    if not reader.segments(relation, base.position, stamp.position):
-        return same, base.rows
-    names = list(relation.schema.names)
-    changed = net(reader.changes(relation, base.position, stamp.position, names), names).localCheckpoint()
-    counts = changed.agg(
-        F.coalesce(F.sum(F.when(F.col(WEIGHT) > 0, F.col(WEIGHT))), F.lit(0)).alias("new"),
-        F.coalesce(F.sum(F.when(F.col(WEIGHT) < 0, -F.col(WEIGHT))), F.lit(0)).alias("gone"),
-    ).first()
-    assert counts is not None
-    rows = base.rows + counts["new"] - counts["gone"]
-    if counts["new"] == counts["gone"] == 0:
-        return same, rows
-    if counts["gone"] == 0:
-        _append(reader, relation, changed, stamp)
-        return "appended", rows
-    if rows <= _SMALL_TABLE or counts["new"] + counts["gone"] > _OVERWRITE_RATIO * base.rows:
-        return _replace(reader, relation, stamp, "overwritten"), rows
-    _merge(reader, relation, changed, stamp)
-    return "merged", rows
+        _replace(reader, relation, None, stamp, made_with)
+        return choose(None, 0, 0), None
+    altered = base.version != relation.version
+    if altered and not delta_schema.follow(reader, relation, base, replace(stamp, position=base.position, shape=0)):
+        _replace(reader, relation, base, stamp, _ANEW)
+        return Choice("overwritten", "its columns changed in a way that needs new files"), None
+    changed = gather(reader, relation, base.position, stamp.position)
+    choice = choose(base.rows, changed.new, changed.gone)
+    if altered and choice.how == "unchanged":
+        choice = Choice("altered", "its columns changed, and no row")
+    match choice.how:
+        case "appended":
+            delta_writes.append(changed.inserts(), folder, stamp)
+        case "overwritten":
+            _replace(reader, relation, base, stamp, _ANEW)
+        case "merged" if schema.key:
+            delta_writes.merge_by_key(reader.spark(), changed.by_key(), folder, schema, stamp)
+        case "merged":
+            there = reader.base_rows(relation, base)
+            source = rows_as_often(reader, relation, there, changed.weighted())
+            delta_writes.merge_by_row(reader.spark(), source, folder, schema, stamp)
+    return choice, base.rows + changed.new - changed.gone
 
 
-def _replace(reader: Reader, relation: Relation, stamp: Stamp, how: How) -> How:
-    rows = reader.rows(relation, stamp.position)
-    if relation.schema.key:
-        key = list(map(quoted, relation.schema.key))
-        rows = rows.repartitionByRange(*key).sortWithinPartitions(*key)
-    writer = rows.write.format("delta").mode("overwrite").options(**_options(stamp), maxRecordsPerFile=_ROWS_PER_FILE)
-    writer = writer.options(**(_PROPERTIES if how == "created" else {"overwriteSchema": "true"}))
-    writer.save(str(reader.home.base(relation.folder)))
-    return how
-
-
-def _append(reader: Reader, relation: Relation, changed: DataFrame, stamp: Stamp) -> None:
-    rows = expand(changed, relation.schema.names)
-    rows.write.format("delta").mode("append").options(**_options(stamp)).save(str(reader.home.base(relation.folder)))
-
-
-def _options(stamp: Stamp) -> dict[str, str]:
-    return {
-        "txnAppId": f"penstock:{stamp.owner}",
-        "txnVersion": str(stamp.position),
-        "userMetadata": stamp.to_json(),
-    }
-
-
-def _merge(reader: Reader, relation: Relation, changed: DataFrame, stamp: Stamp) -> None:
-    """MERGE takes its stamp from the session, so it gets a session of its own."""
-    session = adopt(reader.spark())
-    session.conf.set("spark.databricks.delta.write.txnAppId", f"penstock:{stamp.owner}")
-    session.conf.set("spark.databricks.delta.write.txnVersion", str(stamp.position))
-    session.conf.set("spark.databricks.delta.commitInfo.userMetadata", stamp.to_json())
-    source = _by_key(changed, relation) if relation.schema.key else _by_row(reader, changed, relation)
-    _run_merge(session, reader, relation, source)
-
-
-def _by_key(changed: DataFrame, relation: Relation) -> DataFrame:
-    """One row per changed key: its new image, or what is left of a deleted one."""
-    key = list(relation.schema.key)
-    new = changed.where(F.col(WEIGHT) > 0)
-    gone = changed.where(F.col(WEIGHT) < 0)
-    deleted = gone.join(new, same(gone, new, key), "left_anti")
-    return new.withColumn("_delete", F.lit(False)).unionByName(deleted.withColumn("_delete", F.lit(True))).drop(WEIGHT)
-
-
-def _by_row(reader: Reader, changed: DataFrame, relation: Relation) -> DataFrame:
-    """Each changed row once to delete all its copies, and as often as it shall be there to insert."""
-    names = list(relation.schema.names)
-    base = reader.base(relation)
-    assert base is not None
-    there = reader.base_rows(relation, base)
-    touched = there.join(F.broadcast(changed), same(there, changed, names), "left_semi")
-    before = touched.groupBy(*map(quoted, names)).agg(F.count("*").alias(WEIGHT))
-    after = expand(net(before.unionByName(changed), names), names)
-    return (
-        changed.drop(WEIGHT).withColumn("_delete", F.lit(True)).unionByName(after.withColumn("_delete", F.lit(False)))
-    )
-
-
-def _run_merge(session: SparkSession, reader: Reader, relation: Relation, source: DataFrame) -> None:
-    from delta.tables import DeltaTable
-
-    target = DeltaTable.forPath(session, str(reader.home.base(relation.folder)))
-    names = list(map(quoted, relation.schema.names))
-    values: dict[str, str | SparkColumn] = {name: f"s.{name}" for name in names}
-    if relation.schema.key:
-        match = " AND ".join(_equal(relation, name) for name in relation.schema.key)
-        merge = target.alias("t").merge(source.alias("s"), match).whenMatchedDelete("s._delete")
-        merge = merge.whenMatchedUpdate(set=values)
+def _replace(reader: Reader, relation: Relation, base: Base | None, stamp: Stamp, made_with: Mapping[str, str]) -> None:
+    """All rows at the stamp's position; a table that was copied as it lies in its pages is in key order already."""
+    ordered = not relation.schema.key
+    if base is None:
+        rows = gather(reader, relation, -1, stamp.position).inserts()
+        files = [reader.home.path(one.path) for one in reader.segments(relation, -1, stamp.position)]
+        ordered = ordered or in_order(files, relation.schema.key[0])
     else:
-        match = " AND ".join(["s._delete", *(f"t.{name} <=> s.{name}" for name in names)])
-        merge = target.alias("t").merge(source.alias("s"), match).whenMatchedDelete()
-    merge.whenNotMatchedInsert("NOT s._delete", values=values).execute()
+        rows = reader.rows(relation, stamp.position)
+    if not ordered:
+        rows = delta_writes.in_key_order(rows, relation.schema)
+    delta_writes.replace(rows, reader.home.base(relation.folder), stamp, made_with)
 
 
-def _equal(relation: Relation, name: str) -> str:
-    """Plain equality lets Delta skip files; only a key that may be NULL needs the null-safe one."""
-    operator = "<=>" if relation.schema.column(name).nullable else "="
-    return f"t.{quoted(name)} {operator} s.{quoted(name)}"
+def forecast(reader: Reader, relation: Relation, position: int) -> Choice:
+    """What a publish to `position` would do, from what is known without reading a row: changes may still cancel."""
+    base = reader.base(relation)
+    if base is None:
+        return choose(None, 0, 0)
+    found = reader.segments(relation, base.position, position)
+    count = sum(one.rows for one in found)
+    if not found or inserts_only(reader, found, base.position, position):
+        return choose(base.rows, count, 0)
+    return choose(base.rows, count - count // 2, count // 2)

@@ -29,7 +29,7 @@ from penstock.errors import NotRetained
 from penstock.lake.base_files import BaseFiles, base_files
 from penstock.lake.literal import literal
 from penstock.lake.net_changes import NetChanges
-from penstock.lake.session import small_queries
+from penstock.lake.session import quoted, small_queries
 from penstock.lsn import Lsn
 from penstock.relation import key_lookup, segment
 from penstock.relation.home import Home
@@ -43,6 +43,8 @@ SMALL = 50_000
 
 # Beyond so many rows to look through, Spark's parallel scan is worth its fixed cost; see docs/benchmarks.md.
 SCANNED = 10_000_000
+# Changes up to so many rows, in segments of so many bytes, are added up in memory: a second, some hundred megabytes.
+IN_MEMORY_ROWS, IN_MEMORY_BYTES = 500_000, 64 << 20
 
 # Where the segments of a round that is being computed are: after everything committed.
 PENDING = 1 << 62
@@ -132,13 +134,18 @@ class Reader:
         """At least as many rows as changed in (after, until]: known without reading any."""
         return sum(found.rows for found in self.segments(relation, after, until))
 
-    def changes_arrow(self, relation: Relation, after: int, until: int, columns: Sequence[str]) -> pa.Table:
-        """Weighted rows of (after, until], consolidated over `columns`: what the reader cannot see cancels."""
+    def changes_arrow(
+        self, relation: Relation, after: int, until: int, columns: Sequence[str], *, keep: bool = True
+    ) -> pa.Table:
+        """Weighted rows of (after, until], consolidated over `columns`: what the reader cannot see cancels.
+
+        `keep`: for the next reader, which then adds only what is new; not for ranges that may be large.
+        """
 
         def read(first: int, last: int) -> pa.Table:
             return self.read(relation, self.segments(relation, first, last), columns, after=first, until=last)
 
-        if relation.id in self._pending:  # what is not committed may never be
+        if not keep or relation.id in self._pending:  # what is not committed may never be
             return consolidate(read(after, until), columns)
         return self._net.get((relation.id, relation.version), after, until, columns, read)
 
@@ -242,11 +249,28 @@ class Reader:
         if not self.segments(relation, low, high):
             return plain.select(*map(quoted, wanted))
         names = list(relation.schema.names)
+        if relation.schema.key and self.fits(self.segments(relation, low, high)):
+            known = self.changes_arrow(relation, low, high, names, keep=False)
+            return self._merge_in_memory(plain, known, relation, position < base.position).select(*map(quoted, wanted))
         changed = net(self.changes(relation, low, high, names), names)
         if position < base.position:
             changed = changed.withColumn(WEIGHT, -F.col(WEIGHT))
         merged = _merge_by_key if relation.schema.key else _merge_by_row
         return merged(plain, changed, relation).select(*map(quoted, wanted))
+
+    def fits(self, found: Sequence[Segment]) -> bool:
+        """Whether changes are better added up in memory, by Arrow, than by a shuffle of Spark's."""
+        return sum(one.rows for one in found) <= IN_MEMORY_ROWS and sum(one.bytes for one in found) <= IN_MEMORY_BYTES
+
+    def _merge_in_memory(self, plain: DataFrame, changed: pa.Table, relation: Relation, back: bool) -> DataFrame:
+        """Net changes by key; `back`: taken back from the base instead of added to it."""
+        come, go = pc.greater(changed[WEIGHT], 0), pc.less(changed[WEIGHT], 0)
+        new, gone = (changed.filter(go), changed.filter(come)) if back else (changed.filter(come), changed.filter(go))
+        names, key = list(relation.schema.names), list(relation.schema.key)
+        kept = plain.select(*map(quoted, names))
+        if gone.num_rows:
+            kept = _without(kept, self.frame(gone, relation, key), relation)
+        return kept.unionByName(self.frame(new, relation, names).drop(WEIGHT)) if new.num_rows else kept
 
     def base_rows(self, relation: Relation, base: Base) -> DataFrame:
         """The rows of the Delta table in the relation's shape."""
@@ -343,10 +367,6 @@ def _struct(ddl: str) -> StructType:
     return cast(StructType, StructType.fromDDL(ddl))
 
 
-def quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
-
-
 def net(changed: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Equal rows summed, what cancels dropped."""
     summed = changed.groupBy(*map(quoted, columns)).agg(F.sum(WEIGHT).alias(WEIGHT))
@@ -365,11 +385,25 @@ def same(left: DataFrame, right: DataFrame, columns: Sequence[str]) -> SparkColu
 
 
 def _merge_by_key(plain: DataFrame, changed: DataFrame, relation: Relation) -> DataFrame:
-    names, key = list(relation.schema.names), list(relation.schema.key)
-    gone = changed.where(F.col(WEIGHT) < 0).select(*map(quoted, key))
-    kept = plain.join(F.broadcast(gone), same(plain, gone, key), "left_anti")
+    names = list(relation.schema.names)
     new = changed.where(F.col(WEIGHT) > 0).select(*map(quoted, names))
-    return kept.select(*map(quoted, names)).unionByName(new)
+    return _without(plain, changed.where(F.col(WEIGHT) < 0), relation).select(*map(quoted, names)).unionByName(new)
+
+
+def _without(rows: DataFrame, gone: DataFrame, relation: Relation) -> DataFrame:
+    """The rows whose key is not among those of `gone`. Plain equality, where no key is NULL, is the faster join."""
+    key = relation.schema.key
+    keys = gone.select(*map(quoted, key))
+    same_key = reduce(
+        lambda a, b: a & b,
+        [
+            rows[quoted(name)].eqNullSafe(keys[quoted(name)])
+            if relation.schema.column(name).nullable
+            else rows[quoted(name)] == keys[quoted(name)]
+            for name in key
+        ],
+    )
+    return rows.join(F.broadcast(keys), same_key, "left_anti")
 
 
 def _merge_by_row(plain: DataFrame, changed: DataFrame, relation: Relation) -> DataFrame:

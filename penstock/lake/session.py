@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from penstock.errors import ConfigError
 
@@ -40,6 +41,7 @@ _STARTUP = {
     "spark.jars.packages": DELTA_PACKAGE,
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.scheduler.mode": "FAIR",  # a refresh does not queue behind the tasks of a publish
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -108,6 +110,17 @@ def small_queries(spark: SparkSession) -> SparkSession:
     session.conf.set("spark.sql.leafNodeDefaultParallelism", "1")
     session.conf.set("spark.sql.shuffle.partitions", "2")
     return session
+
+
+def in_pool(spark: SparkSession, pool: str) -> None:
+    """The jobs of this thread share Spark's cores fairly with those of other pools; not known to a remote Spark."""
+    if not is_remote():
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
+
+
+def quoted(name: str) -> str:
+    """A name as Spark SQL reads it, whatever is in it."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from penstock.catalog.relations import Relation
 from penstock.catalog.store import Catalog
 from penstock.config import Settings
 from penstock.cut import Frontier
-from penstock.errors import ConfigError, SchemaChanged
+from penstock.errors import ConfigError, NotRetained, SchemaChanged
 from penstock.lsn import Lsn
 from penstock.refresh.positions import position_at, readable
 from penstock.relation.home import Home
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.lake.publish import Published
     from penstock.lake.reader import Reader
     from penstock.refresh.maintenance import Maintained
+    from penstock.refresh.moments import Moment
     from penstock.refresh.plans import Plans
     from penstock.refresh.round import Refresh
 
@@ -36,16 +38,28 @@ class Engine:
         self.catalog = Catalog(home, catalog)
         self.captures = Captures(home, self.catalog)
         self._given_spark = spark
+        self._starting = threading.Lock()
 
     def close(self) -> None:
         self.captures.close()
-        if "spark" in self.__dict__ and self._given_spark is None:
+        if "_spark" in self.__dict__ and self._given_spark is None:
             self.spark.stop()
-            del self.__dict__["spark"]
+            del self.__dict__["_spark"]
         self.catalog.close()
 
-    @cached_property
+    @property
     def spark(self) -> SparkSession:
+        """Started at first use, by whichever thread needs it first."""
+        with self._starting:
+            return self._spark
+
+    @property
+    def users_spark(self) -> SparkSession:
+        """The session that was given to us, where people run queries of their own; else ours."""
+        return self.spark if self._given_spark is None else self._given_spark
+
+    @cached_property
+    def _spark(self) -> SparkSession:
         from penstock.lake import session
 
         if self._given_spark is not None:
@@ -98,19 +112,24 @@ class Engine:
 
         return rounds.refresh(self.reader, self.catalog, self.plans, names, to, anew) if names else {}
 
-    def position(self, name: str, at: Frontier | None = None) -> tuple[Relation, int, Frontier]:
-        """A relation, and where it is at a frontier; by default the newest it can be read at."""
+    def position(self, name: str, at: Moment | None = None) -> tuple[Relation, int, Frontier]:
+        """A relation, and where it is at a frontier; by default the newest it can be read at.
+
+        A stream table must have been at the frontier; of an LSN or a moment, it is read as it was last refreshed.
+        """
         relation = relations.find(self.catalog, name)
         if relation.source is not None:
             newest = readable(self.catalog).only([relation.source])
             if relation.ended is not None and relation.source in newest:
                 newest = Frontier({relation.source: min(newest[relation.source], relation.ended)})
-            frontier = newest if at is None else at.only([relation.source])
+            frontier = newest if at is None else self.frontier_at(at).only([relation.source])
         else:
             table = stream_tables.get(self.catalog, relation.name)
             if table.frontier is None:
                 raise ConfigError(f"stream table {name!r} was never refreshed", hint=f"Call refresh({name!r}) first.")
-            frontier = table.frontier if at is None else at.only(table.frontier)
+            frontier = table.frontier if at is None else self.frontier_at(at).only(table.frontier)
+            if at is not None and not isinstance(at, Frontier):
+                frontier = self._refreshed_until(relation, frontier)
         position = position_at(self.catalog, relation, frontier)
         return relations.at(self.catalog, relation, position) if relation.source else relation, position, frontier
 
@@ -121,13 +140,23 @@ class Engine:
         enough = maintenance.LEAST if least is None else least
         return maintenance.maintain(self.home, self.catalog, self.settings, least=enough, sweep=sweep)
 
+    def frontier_at(self, at: Moment) -> Frontier:
+        """The frontier that an LSN, a moment or a text means."""
+        from penstock.refresh.moments import frontier_at
+
+        return at if isinstance(at, Frontier) else frontier_at(self.home, self.catalog, at)
+
+    def _refreshed_until(self, relation: Relation, frontier: Frontier) -> Frontier:
+        found = stream_tables.newest_until(self.catalog, relation.id, frontier)
+        if found is None:
+            raise NotRetained(
+                f"stream table {relation.name} was first refreshed after {frontier}",
+                hint="history() has its frontiers.",
+            )
+        return found
+
     def publish(self, name: str) -> Published:
         """Bring a relation's Delta table to its newest position, and what a view's operators remember with it."""
-        from penstock.lake.publish import publish
+        from penstock.refresh.publishing import publish_relation
 
-        relation, position, frontier = self.position(name)
-        with self.catalog.lease(f"publish {relation.name}") as lease:
-            published = publish(self.reader, lease, relation, position, frontier)
-            for state in relations.states_of(self.catalog, relation):
-                publish(self.reader, lease, state, position, frontier)
-        return published
+        return publish_relation(self, name)

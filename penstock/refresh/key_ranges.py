@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from penstock.lake.reader import quoted
+from penstock.lake.session import quoted
 
 
 @dataclass(frozen=True)

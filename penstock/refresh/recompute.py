@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from penstock.catalog.relations import Relation
 from penstock.catalog.stream_tables import StreamTable
 from penstock.cut import Frontier
-from penstock.lake.reader import Reader, quoted
+from penstock.lake.reader import Reader
+from penstock.lake.session import quoted
 from penstock.refresh import compute
 from penstock.refresh.verification import Difference, Row, difference
 from penstock.views.oracle import differing_rows

@@ -1,4 +1,4 @@
-"""`run()`: capture all the time, refresh what is due in one round at one frontier, publish at a slower pace.
+"""`run()`: capture all the time, refresh what is due in one round at one frontier, publish beside it.
 
 The changelog's upkeep goes on beside it, in a thread of its own.
 
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from penstock.catalog import relations, stream_tables
 from penstock.cut import Frontier
 from penstock.errors import PenstockError, SchemaChanged
+from penstock.refresh.pace import Pace
 from penstock.refresh.positions import readable
+from penstock.refresh.publisher import Publisher
 from penstock.refresh.schedule import Schedule
 from penstock.refresh.scheduled_verify import ScheduledVerification
 from penstock.refresh.upkeep import Upkeep
@@ -31,26 +33,32 @@ _LONGEST_PAUSE = 30.0
 
 def run(engine: Engine, stop: threading.Event) -> None:
     stop.clear()
+    Pace.of(engine.settings.publish_interval)  # a wrong one is an error now, not when it is first used
     upkeep = Upkeep(engine)
+    publisher = Publisher(engine, stop)
+    publisher.start()
     try:
-        _loop(engine, stop, upkeep)
+        _work(engine, publisher, upkeep, stop)
     finally:
+        stop.set()
         upkeep.end()
+        publisher.join()
     upkeep.check()
 
 
-def _loop(engine: Engine, stop: threading.Event, upkeep: Upkeep) -> None:
+def _work(engine: Engine, publisher: Publisher, upkeep: Upkeep, stop: threading.Event) -> None:
     due: dict[str, float] = {}
-    published: dict[str, float] = {}
     verifying = ScheduledVerification(engine)
     said: set[str] = set()
     pause = _TICK
     while not stop.is_set():
         try:
             upkeep.step()
-            _tick(engine, due, published, said)
+            tick(engine, due, said)
             verifying.tick()
             pause = _TICK
+            if publisher.failure is not None:
+                raise publisher.failure
         except PenstockError as error:
             if not error.transient:
                 raise
@@ -73,27 +81,17 @@ def _captured(engine: Engine, said: set[str]) -> Frontier:
         return readable(engine.catalog)
 
 
-def _tick(engine: Engine, due: dict[str, float], published: dict[str, float], said: set[str]) -> None:
+def tick(engine: Engine, due: dict[str, float], said: set[str]) -> None:
+    """One round of capture and refreshes; `due` remembers when each stream table was refreshed last."""
     frontier = _captured(engine, said)
     now = time.monotonic()
-    waiting = _waiting(engine)
-    names = [
-        table.name
-        for table in stream_tables.every(engine.catalog)
-        if table.relation_id not in waiting and _is_due(table.name, table.schedule, due)
-    ]
+    tables = [table for table in stream_tables.every(engine.catalog) if _is_due(table.name, table.schedule, due)]
+    waiting = _waiting(engine) if tables else set()
+    names = [table.name for table in tables if table.relation_id not in waiting]
     if names:
         for done in engine.refresh(names, frontier).values():
             log.info("%s: %s, +%d -%d in %.2f s", done.name, done.action, done.inserted, done.deleted, done.seconds)
         due.update(dict.fromkeys(names, now))
-    unfilled = {table.relation_id for table in stream_tables.every(engine.catalog) if table.frontier is None}
-    for relation in relations.every(engine.catalog):
-        if relation.id in unfilled:
-            continue
-        if now - published.get(relation.name, 0.0) >= engine.settings.publish_interval:
-            published[relation.name] = now
-            engine.publish(relation.name)
-            return  # one a tick: capture goes on in between
 
 
 def _waiting(engine: Engine) -> set[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import sqlglot
 from pyspark.errors import PySparkException
@@ -20,7 +20,9 @@ from penstock.lake.reader import Reader
 from penstock.refresh.positions import position_at, readable
 
 
-def select(catalog: Catalog, reader: Reader, statement: str, *, dialect: str = "spark") -> DataFrame:
+def select(
+    catalog: Catalog, reader: Reader, statement: str, *, dialect: str = "spark", at: Frontier | None = None
+) -> DataFrame:
     tree = _parse(statement, dialect)
     known = relations.every(catalog)
     names: dict[str, Relation] = {}
@@ -30,9 +32,9 @@ def select(catalog: Catalog, reader: Reader, statement: str, *, dialect: str = "
                 relation = relations.choose(known, ".".join(part.name for part in source.parts))
                 names[relation.name] = relation
                 _rename(source, _view_name(relation))
-    at = _one_frontier(catalog, names)
+    common = one_frontier(catalog, list(names.values())) if at is None else at
     for relation in names.values():
-        position = _position(catalog, relation, at[relation.name])
+        position = _position(catalog, relation, common)
         shaped = relations.at(catalog, relation, position) if relation.source else relation
         frame = reader.rows(shaped, position)
         frame.createOrReplaceTempView(_view_name(relation))
@@ -56,23 +58,23 @@ def _parse(statement: str, dialect: str) -> exp.Expr:
         raise InvalidQuery(f"this is not {dialect} SQL: {first}", hint="Check the statement.") from error
 
 
-def _one_frontier(catalog: Catalog, names: Mapping[str, Relation]) -> dict[str, Frontier]:
+def one_frontier(catalog: Catalog, wanted: Sequence[Relation]) -> Frontier:
     """Everything is read at the newest frontier that all the stream tables were at, so that the answer is not torn."""
-    views = [stream_tables.get(catalog, name) for name, one in names.items() if one.kind == "view"]
+    views = [stream_tables.get(catalog, one.name) for one in wanted if one.kind == "view"]
     for table in views:
         if table.frontier is None:
             raise ConfigError(
                 f"stream table {table.name!r} was never refreshed", hint=f"Run `penstock refresh {table.name}`."
             )
     if not views:
-        return dict.fromkeys(names, readable(catalog))
+        return readable(catalog)
     common = stream_tables.newest_common(catalog, [table.relation_id for table in views])
     if common is None:
         raise NotRetained(
             f"{', '.join(table.name for table in views)} were never at one frontier together",
             hint="Refresh them in one round: `penstock refresh` without a name, or refresh_all().",
         )
-    return dict.fromkeys(names, Frontier({**readable(catalog), **common}))
+    return Frontier({**readable(catalog), **common})
 
 
 def _position(catalog: Catalog, relation: Relation, at: Frontier) -> int:

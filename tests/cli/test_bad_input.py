@@ -99,8 +99,9 @@ IN_A_HOME = [
     (["source", "remove", "shop", "--yes"], "no source 'shop'", "penstock source add"),
     (["source", "add", "shop", "host=/nowhere dbname=x"], "", ""),
     (["source", "add", "shop", "nonsense"], "", ""),
-    (["explain", "revenue"], "no stream table 'revenue'", "Known"),
+    (["explain", "revenue"], "no table or stream table 'revenue'", "Known"),
     (["refresh", "revenue", "--no-capture"], "no stream table 'revenue'", "Known"),
+    (["sql", "SELECT 1", "--at", "yesterday"], "neither a frontier, an LSN nor a time", "Write"),
     (["publish", "orders"], "no table or stream table 'orders'", "Known relations"),
     (["sql", "SELECT * FROM orders"], "no table or stream table 'orders'", "Known relations"),
     (["sql", "CREATE STREAM TABLE v AS SELECT 1"], "not available yet", ""),
@@ -142,7 +143,7 @@ def test_a_process_exits_with_the_code_and_says_nothing_else(home: Path) -> None
     said = penstock_process("explain", "revenue", cwd=home.parent, PENSTOCK_HOME=str(home))
 
     assert (said.returncode, said.stdout) == (1, "")
-    assert_two_lines(said.stderr, "no stream table 'revenue'", "Known")
+    assert_two_lines(said.stderr, "no table or stream table 'revenue'", "Known")
 
 
 def test_debug_shows_the_stack_trace(tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ import pytest
 
 import penstock
 from penstock import failpoint
+from penstock.config import Settings
 from penstock.cut import Frontier
 from penstock.failpoint import FailpointReached
+from penstock.lake import folding
 from penstock.lake import publish as publishing
 from penstock.lake import reader as reading
 
@@ -56,7 +58,7 @@ def looked_up(ps: penstock.Session, at: Frontier | None = None) -> Table:
 def test_a_mirror_follows(
     ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publishing, "_SMALL_TABLE", 0)
+    monkeypatch.setattr(folding, "OVERWRITE", folding.Cost(1e9, 0, 0))
     ps.add_source("shop", source_db, tables=["t"])
     ps.publish("t")
     old = ps.frontier(), expected(db)
@@ -101,9 +103,9 @@ def test_a_mirror_follows(
 
 
 def test_a_mirror_without_deletion_vectors_is_written_anew(
-    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, monkeypatch: pytest.MonkeyPatch
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str
 ) -> None:
-    monkeypatch.setattr(publishing, "_PROPERTIES", {})
+    ps.engine.settings = Settings(compat=True)
     ps.add_source("shop", source_db, tables=["t"])
     ps.publish("t")
     run(db, "ALTER TABLE t RENAME b TO bb; UPDATE t SET bb = 0 WHERE id = 1")

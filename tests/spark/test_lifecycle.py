@@ -14,7 +14,7 @@ import pytest
 import penstock
 from penstock.catalog import relations
 from penstock.errors import InvalidQuery, NotRetained
-from penstock.lake import publish
+from penstock.lake import folding
 from penstock.lake.base_files import BaseFiles
 from penstock.lake.net_changes import NetChanges
 from penstock.refresh import define
@@ -72,8 +72,7 @@ class _Nothing:
 def test_rows_hidden_by_deletion_vectors_do_not_count_even_if_no_column_is_used(
     ps: penstock.Session, source: psycopg.Connection[Any], source_db: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publish, "_SMALL_TABLE", 0)
-    monkeypatch.setattr(publish, "_OVERWRITE_RATIO", 1e9)
+    monkeypatch.setattr(folding, "OVERWRITE", folding.Cost(1e9, 0, 0))
     ps.add_source("shop", source_db, tables=["t", "w"])
     ps.create_stream_table("pairs", "SELECT t.id FROM t CROSS JOIN w", mode="DIFFERENTIAL")
     ps.create_stream_table("total", "SELECT count(*) AS n FROM w", mode="DIFFERENTIAL")

@@ -12,7 +12,7 @@ import pytest
 import penstock
 from penstock.catalog import relations
 from penstock.catalog.relations import Relation
-from penstock.lake import partial_state, publish
+from penstock.lake import folding, partial_state
 from penstock.lake.reader import Reader
 from penstock.refresh import reads
 
@@ -58,8 +58,7 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_views_from_reached_rows_equal_postgres(
     ps: penstock.Session, source_db: str, monkeypatch: pytest.MonkeyPatch, looked_up: list[str]
 ) -> None:
-    monkeypatch.setattr(publish, "_SMALL_TABLE", 0)  # merge into the tables, so that rows are hidden
-    monkeypatch.setattr(publish, "_OVERWRITE_RATIO", 1e9)
+    monkeypatch.setattr(folding, "OVERWRITE", folding.Cost(1e9, 0, 0))  # merge into the tables, so that rows are hidden
     with psycopg.connect(source_db, autocommit=True) as source:
         source.execute(SCHEMA)
         ps.add_source("shop", source_db, tables=["public.*"])

@@ -12,7 +12,7 @@ import pytest
 import penstock
 from penstock.cut import Frontier
 from penstock.errors import PublishError
-from penstock.lake import publish
+from penstock.lake import folding
 
 TABLES = """
     CREATE TABLE item (id int PRIMARY KEY, name text, price numeric(10,2), at timestamptz, big text);
@@ -73,14 +73,13 @@ class Workload:
 
 
 @pytest.mark.parametrize(
-    ("identity", "small_table"), [("DEFAULT", 0), pytest.param("FULL", 20_000, marks=pytest.mark.matrix)]
+    ("identity", "dearest"), [("DEFAULT", "OVERWRITE"), pytest.param("FULL", "MERGE", marks=pytest.mark.matrix)]
 )
 def test_tables_equal_the_source_at_every_cut(
-    ps: penstock.Session, source_db: str, identity: str, small_table: int, monkeypatch: pytest.MonkeyPatch
+    ps: penstock.Session, source_db: str, identity: str, dearest: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Published by MERGE in one case, by writing the tables anew in the other."""
-    monkeypatch.setattr(publish, "_SMALL_TABLE", small_table)
-    monkeypatch.setattr(publish, "_OVERWRITE_RATIO", 1e9 if small_table == 0 else 0.3)
+    monkeypatch.setattr(folding, dearest, folding.Cost(1e9, 0, 0))
     workload = Workload(source_db, seed=7)
     workload.connection.execute(TABLES)
     workload.connection.execute(f"ALTER TABLE item REPLICA IDENTITY {identity}")
@@ -112,7 +111,7 @@ def test_tables_equal_the_source_at_every_cut(
         assert Counter(tuple(row.values()) for row in delta) == seen[-1][1][name]
         assert published.rows == sum(seen[-1][1][name].values())
         assert ps.publish(name).how == "unchanged"
-    assert ("merged" if small_table == 0 else "overwritten") in how
+    assert ("merged" if dearest == "OVERWRITE" else "overwritten") in how
 
 
 def test_changes_between_two_frontiers_turn_one_state_into_the_other(ps: penstock.Session, source_db: str) -> None:

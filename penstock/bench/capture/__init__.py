@@ -7,31 +7,16 @@ middle one of three turns counts. Absolute figures are the middle one of five, a
 
 from __future__ import annotations
 
-import os
-
 from rich.console import Console
 
 from penstock.bench.capture import backlog, decoding, idle, large, live, restart, snapshot
 from penstock.bench.capture.ground import Ground
 from penstock.bench.figure import Figure
-from penstock.errors import ConfigError
+from penstock.bench.scale import scale
 
 _GROUPS = (backlog, decoding, live, snapshot, large, idle, restart)
 
 
 def run(console: Console) -> list[Figure]:
-    with Ground(console, _scale()) as ground:
+    with Ground(console, scale()) as ground:
         return [figure for group in _GROUPS for figure in group.figures(ground)]
-
-
-def _scale() -> float:
-    text = os.environ.get("PENSTOCK_BENCH_SCALE", "1")
-    try:
-        scale = float(text)
-    except ValueError:
-        scale = 0.0
-    if not 0 < scale <= 1:
-        raise ConfigError(
-            f"PENSTOCK_BENCH_SCALE is {text!r}", hint="A number above 0 and up to 1, for example 0.01; 1 by default."
-        )
-    return scale

@@ -66,7 +66,7 @@ def figures(ground: Ground) -> list[Figure]:
             _copy_home(ground, source, "copy_0", rows)
         ours, plain = [], []
         for turn in range(turns):
-            plain.append(rows / seconds(lambda: _copy_plain(source, watch.most, rows)))
+            plain.append(rows / seconds(lambda: copy_plain(source, watch.most, rows)))
             ours.append(rows / _copy_home(ground, source, f"copy_{turn + 1}", rows))
             ground.say(f"  plain {plain[-1]:,.0f} rows/s, to segments {ours[-1]:,.0f} rows/s")
     limit, rate = statistics.median(plain), statistics.median(ours)
@@ -90,7 +90,7 @@ def _copy_home(ground: Ground, source: Database, name: str, rows: int) -> float:
     return taken
 
 
-def _copy_plain(source: Database, connections: int, rows: int) -> None:
+def copy_plain(source: Database, connections: int, rows: int) -> None:
     row = source.db.execute("SELECT pg_relation_size('t') / current_setting('block_size')::int").fetchone()
     assert row is not None
     pages = [int(row[0]) * part // connections for part in range(connections + 1)]

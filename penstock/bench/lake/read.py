@@ -1,0 +1,50 @@
+"""Reading a table with unpublished changes beside reading the same rows from the freshly published Delta table.
+
+All columns of all rows are read, into Spark's `noop` sink. Half of the changes are updates, a quarter each inserts and
+deletes, spread over the keys. The identity is FULL, so that nothing but reading is measured.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from rich.console import Console
+
+from penstock.bench.figure import Figure
+from penstock.bench.lake.ground import Ground, ground, in_turns, ratio, sized
+
+_ROWS, _CHANGES, _MOST, _TURNS = 2_000_000, 100_000, 1.5, 5
+
+
+def run(console: Console) -> list[Figure]:
+    with ground(console) as there:
+        return _measure(there)
+
+
+def _measure(there: Ground) -> list[Figure]:
+    rows, changes = sized(_ROWS), sized(_CHANGES, 20)
+    there.make(rows)
+    there.db.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    ps = there.ps
+    there.say("copied and published")
+    ps.add_source("shop", there.dsn, tables=["public.t"])
+    path = ps.publish("t").path
+    apart = rows // changes
+    there.db.execute(f"UPDATE t SET amount = amount + 1 WHERE id % {2 * apart} = 0".encode())
+    there.db.execute(f"DELETE FROM t WHERE id % {4 * apart} = 1".encode())
+    there.insert(rows + 1, rows + changes // 4)
+    ps.catch_up()
+    there.say(f"{changes:,} changes captured")
+    ps.table("t").write.format("noop").mode("overwrite").save()  # warm
+    there.say("reading them unpublished")
+    at = ps.frontier()
+    unpublished = in_turns({"ours": lambda: _read(ps.table("t", at=at))}, times=_TURNS)["ours"]
+    there.say("published; reading the Delta table")
+    version = ps.publish("t").version
+    mirror = ps.spark.read.format("delta").option("versionAsOf", version)  # a V2 sink needs a pinned version
+    delta = in_turns({"bare": lambda: _read(mirror.load(path))}, times=_TURNS + 1)["bare"]
+    what = f"reading {rows:,} rows with {changes:,} unpublished changes"
+    return [ratio(what, unpublished, delta, _MOST, beside="the published Delta table")]
+
+
+def _read(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()

@@ -1,0 +1,303 @@
+"""Delta tables for others: at one frontier, stamped, kept in shape, and readable by engines other than Spark."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+from pyspark.sql import SparkSession
+
+import penstock
+from penstock.config import Settings
+from penstock.cut import Frontier
+from penstock.errors import ConfigError, NotRetained, PublishError
+from penstock.failpoint import FailpointReached, arm
+from penstock.lake import folding, gathered, publish, reader
+from penstock.lsn import Lsn
+from penstock.refresh import publisher as publishers
+from penstock.refresh.publisher import Publisher
+
+SCHEMA = """
+    CREATE TABLE a (id int PRIMARY KEY, v text);
+    CREATE TABLE b (id bigint PRIMARY KEY, at timestamptz DEFAULT now());
+    INSERT INTO a SELECT i, 'v' || i FROM generate_series(1, 50) i;
+    INSERT INTO b SELECT i FROM generate_series(1, 5) i;
+"""
+
+
+@pytest.fixture
+def source(source_db: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(source_db, autocommit=True) as connection:
+        connection.execute(SCHEMA.encode())
+        yield connection
+
+
+@pytest.fixture
+def shop(ps: penstock.Session, source: psycopg.Connection[Any], source_db: str) -> penstock.Session:
+    ps.add_source("shop", source_db, tables=["public.*"])
+    return ps
+
+
+@pytest.fixture
+def merging(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folding, "OVERWRITE", folding.Cost(1e9, 0, 0))
+
+
+def in_postgres(source: psycopg.Connection[Any], table: str) -> Counter[Any]:
+    return Counter(source.execute(f"SELECT * FROM {table}".encode()).fetchall())
+
+
+def by_other_engine(folder: Path | str, version: int | None = None) -> Counter[Any]:
+    """Read by the query engine of delta-rs, which knows nothing of Spark."""
+    table = DeltaTable(str(folder), version=version)
+    rows = pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t"))
+    return Counter(tuple(row.values()) for row in rows.to_pylist())
+
+
+def rows_of(frame: Any) -> Counter[Any]:
+    return Counter(tuple(row.values()) for row in frame.toArrow().to_pylist())
+
+
+def test_the_manifest_names_versions_that_belong_together(
+    shop: penstock.Session, source: psycopg.Connection[Any], merging: None
+) -> None:
+    shop.create_stream_table("total", "SELECT count(*) AS n FROM a", mode="DIFFERENTIAL", schedule="1s")
+    shop.refresh_all()
+    shop.publish_all()
+    source.execute("UPDATE a SET v = 'new' WHERE id < 20")
+    source.execute("DELETE FROM a WHERE id = 30")
+    shop.catch_up()
+    shop.refresh_all()
+    done = {one.name: one for one in shop.publish_all()}
+    assert done["shop.public.a"].how == "merged"
+    expected = {"shop.public.a": in_postgres(source, "a"), "shop.public.b": in_postgres(source, "b")}
+    source.execute("DELETE FROM a")
+    shop.catch_up()
+    shop.publish("a")  # by itself, past the frontier of the manifest
+    manifest = json.loads((shop.home.root / "manifest.json").read_text())
+    assert manifest["apart"] == {}
+    for name, rows in {**expected, "total": Counter({(49,): 1})}.items():
+        entry = manifest["tables"][name]
+        assert by_other_engine(shop.home.root / entry["path"], entry["version"]) == rows
+    for entry in DeltaTable(done["shop.public.a"].path).history():
+        stamp = json.loads(entry["userMetadata"])
+        assert stamp["source"] == "shop"
+        assert Lsn.parse(stamp["lsn"]) == stamp["position"]
+
+
+def test_what_is_published_elsewhere_stands_apart(shop: penstock.Session, source: psycopg.Connection[Any]) -> None:
+    before = shop.frontier()
+    shop.publish_all()
+    source.execute("DELETE FROM a WHERE id = 1")
+    shop.catch_up()
+    shop.publish("a")
+    from penstock.refresh.publishing import write_manifest
+
+    write_manifest(shop.engine, before)
+    manifest = json.loads((shop.home.root / "manifest.json").read_text())
+    assert list(manifest["tables"]) == ["shop.public.b"]
+    assert Frontier.parse(json.dumps(manifest["apart"]["shop.public.a"]["frontier"])) > before
+
+
+def test_optimize_and_vacuum_are_stamped_and_survive_a_crash(
+    shop: penstock.Session, source: psycopg.Connection[Any], merging: None
+) -> None:
+    path = shop.publish("a").path
+    pinned = shop.frontier()
+    shop.pin(pinned)
+    at_pin = in_postgres(source, "a")
+    for step in range(2):
+        source.execute("UPDATE a SET v = v || 'x' WHERE id %% 3 = %s", (step,))
+        shop.catch_up()
+        assert shop.publish("a").how == "merged"
+    with arm("optimize.delta_committed"), pytest.raises(FailpointReached):
+        shop.optimize("a")
+    assert shop.optimize("a") is None  # the new version is adopted, and there is nothing more to do
+    assert rows_of(shop.table("a")) == by_other_engine(path) == in_postgres(source, "a")
+    with shop.catalog.connection.transaction():  # as if all of it had happened ten days ago
+        shop.catalog.connection.execute("UPDATE rounds SET committed_at = committed_at - interval '10 days'")
+    assert shop.vacuum("a") > timedelta(days=10)  # the pin needs the version of then
+    assert by_other_engine(path, 0) == rows_of(shop.table("a", at=pinned)) == at_pin
+    history = DeltaTable(path).history()
+    assert {"OPTIMIZE", "VACUUM END"} <= {entry["operation"] for entry in history}
+    assert all(json.loads(entry["userMetadata"])["owner"] for entry in history)
+    source.execute("DELETE FROM a WHERE id = 1")
+    shop.catch_up()
+    assert shop.publish("a").how == "merged"
+    shop.release(shop.pins()[0].id)
+    shop.engine.settings = Settings(keep_versions="1s")
+    time.sleep(1.1)
+    assert shop.vacuum("a") == timedelta(seconds=1)
+    with pytest.raises(Exception, match=r"(?i)no such file|not found"):
+        by_other_engine(path, 0)
+    assert rows_of(shop.table("a")) == by_other_engine(path) == in_postgres(source, "a")
+
+
+def test_compat_tables_have_nothing_that_old_readers_refuse(
+    tmp_path: Path, catalog_db: str, spark: SparkSession, source: psycopg.Connection[Any], source_db: str, merging: None
+) -> None:
+    settings = {"compat": True}
+    with penstock.connect(home=tmp_path / "home", catalog=catalog_db, spark=spark, config=settings) as ps:
+        ps.add_source("shop", source_db, tables=["public.a"])
+        path = ps.publish("a").path
+        source.execute("UPDATE a SET v = 'new' WHERE id = 3")
+        ps.catch_up()
+        assert ps.publish("a").how == "merged"
+    rows = DeltaTable(path).to_pyarrow_table()  # refuses any reader feature
+    assert Counter(tuple(row.values()) for row in rows.to_pylist()) == in_postgres(source, "a")
+
+
+def test_publishes_at_the_same_time_keep_their_stamps(
+    shop: penstock.Session, source: psycopg.Connection[Any], merging: None
+) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(shop.publish, ["a", "b"]))
+        source.execute("UPDATE a SET v = 'x' WHERE id = 1; UPDATE b SET id = 100 WHERE id = 1")
+        shop.catch_up()
+        done = list(pool.map(shop.publish, ["a", "b"]))
+    assert [one.how for one in done] == ["merged", "merged"]
+    for one in done:
+        table = one.name.rpartition(".")[2]
+        stamps = [json.loads(entry["userMetadata"]) for entry in DeltaTable(one.path).history()]
+        assert {stamp["penstock"] for stamp in stamps} == {one.name}
+        assert rows_of(shop.spark.read.format("delta").load(one.path)) == in_postgres(source, table)
+
+
+def test_inserts_alone_are_appended_as_they_are(
+    shop: penstock.Session, source: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.publish("a")
+    monkeypatch.setattr(gathered, "SMALL", 0)
+    monkeypatch.setattr(reader, "IN_MEMORY_ROWS", 0)
+    source.execute("INSERT INTO a SELECT i, 'new' FROM generate_series(100, 120) i")
+    shop.catch_up()
+    found = gathered.gather(shop.engine.reader, penstock_relation(shop, "a"), *between(shop, "a"))
+    assert (type(found).__name__, found.new, found.gone) == ("_Inserts", 21, 0)
+    assert shop.publish("a").how == "appended"
+    source.execute("INSERT INTO a VALUES (200, 'gone at once'); DELETE FROM a WHERE id IN (200, 3)")
+    source.execute("INSERT INTO a VALUES (200, NULL)")
+    shop.catch_up()
+    found = gathered.gather(shop.engine.reader, penstock_relation(shop, "a"), *between(shop, "a"))
+    assert (type(found).__name__, found.new, found.gone) == ("_BySpark", 1, 1)
+    monkeypatch.setattr(folding, "OVERWRITE", folding.Cost(1e9, 0, 0))
+    assert "next: merged: " in shop.explain("a")
+    done = shop.publish("a")
+    assert (done.how, done.rows) == ("merged", 71)
+    assert by_other_engine(done.path) == in_postgres(source, "a")
+    assert [line.how for line in shop.publish_history("a")] == ["merged", "appended", "created"]
+
+
+def penstock_relation(ps: penstock.Session, name: str) -> Any:
+    from penstock.catalog import relations
+
+    return relations.find(ps.catalog, name)
+
+
+def between(ps: penstock.Session, name: str) -> tuple[int, int]:
+    base = ps.engine.reader.base(penstock_relation(ps, name))
+    assert base is not None
+    return base.position, int(ps.frontier()["shop"])
+
+
+def test_reading_the_past_by_lsn_and_by_time(shop: penstock.Session, source: psycopg.Connection[Any]) -> None:
+    shop.create_stream_table("total", "SELECT count(*) AS n FROM a", mode="DIFFERENTIAL")
+    seen = []
+    for step in range(3):
+        source.execute("DELETE FROM a WHERE id = %s", (step + 1,))
+        source.execute("INSERT INTO b VALUES (%s)", (100 + step,))
+        row = source.execute("SELECT clock_timestamp(), pg_current_wal_lsn()::text").fetchone()
+        assert row is not None
+        shop.catch_up()
+        shop.refresh_all()
+        seen.append((*row, in_postgres(source, "a"), in_postgres(source, "b")))
+        if step == 1:
+            shop.publish("a")
+    for moment, lsn, a, b in seen:
+        assert rows_of(shop.table("a", at=moment)) == rows_of(shop.table("a", at=lsn)) == a
+        assert rows_of(shop.table("b", at=shop.frontier(moment))) == b
+        assert rows_of(shop.table("total", at=moment)) == Counter({(sum(a.values()),): 1})
+        counted = shop.execute("SELECT (SELECT count(*) FROM a) AS n, count(*) AS m FROM b", at=moment)
+        assert rows_of(counted) == Counter({(sum(a.values()), sum(b.values())): 1})
+    weighted = shop.state("a", at=seen[0][1]).selectExpr("sum(_weight)").first()
+    assert weighted is not None
+    assert weighted[0] == 49
+    changed = shop.changes("a", since=seen[0][0], until=Lsn.parse(seen[1][1]))
+    assert rows_of(changed) == Counter({(2, "v2", -1): 1})
+    views = shop.register_views(["a", "total"], at=seen[1][0])
+    assert views == {"shop.public.a": "a", "total": "total"}
+    found = (
+        shop.engine.users_spark.sql("SELECT total.n, (SELECT count(*) FROM a) AS m FROM total").toArrow().to_pylist()
+    )
+    assert found == [{"n": 48, "m": 48}]
+    with pytest.raises(NotRetained, match="last captured before"):
+        shop.table("a", at=datetime.now(UTC) + timedelta(days=1))
+    with pytest.raises(NotRetained, match="is readable from"):
+        shop.table("a", at="2001-01-01T00:00:00+00:00")
+    with pytest.raises(ConfigError, match="no time zone"):
+        shop.table("a", at=datetime(2026, 1, 1))
+    with pytest.raises(ConfigError, match="neither a frontier, an LSN nor a time"):
+        shop.table("a", at="yesterday")
+
+
+def test_each_relation_at_its_pace_and_none_holds_up_another(
+    shop: penstock.Session, source: psycopg.Connection[Any]
+) -> None:
+    publisher = Publisher(shop.engine, threading.Event())
+    shop.set_publishing("b", "manual")
+    assert publisher.step() == ["shop.public.a"]
+    assert publisher.step() == []
+    source.execute("INSERT INTO a VALUES (1000)")
+    shop.catch_up()
+    assert publisher.step() == []  # resting: publishing took long enough
+    shop.set_publishing("a", "every-cut")
+    shop.set_publishing("b", "1s")
+    foreign = shop.home.base("tables/shop/public/a")
+    shop.spark.sql("SELECT 7 AS id, 'other' AS v").write.format("delta").mode("append").save(str(foreign))
+    assert publisher.step() == ["shop.public.b", "shop.public.a"]
+    assert "written by someone else" in str(shop.publish_history("a")[0].error)
+    assert publisher.step() == []  # left aside
+    assert shop.publish_history("b")[0].how == "created"
+    with pytest.raises(PublishError, match="written by someone else"):
+        shop.publish("a")
+    with pytest.raises(ConfigError, match="not a pace"):
+        shop.set_publishing("a", "often")
+
+
+def test_a_slow_publish_holds_up_neither_capture_nor_refreshes(
+    shop: penstock.Session, source: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.create_stream_table("total", "SELECT count(*) AS n FROM b", mode="DIFFERENTIAL", schedule="1s")
+    held, go = threading.Event(), threading.Event()
+    write = publish._write
+
+    def slow(*arguments: Any) -> Any:
+        held.set()
+        assert go.wait(60)
+        return write(*arguments)
+
+    monkeypatch.setattr(publish, "_write", slow)
+    monkeypatch.setattr(publishers, "_TICK", 0.05)
+    thread = threading.Thread(target=shop.run)
+    thread.start()
+    try:
+        assert held.wait(60)
+        source.execute("INSERT INTO b VALUES (1000)")
+        deadline = time.monotonic() + 60
+        while not shop.history("total") or rows_of(shop.table("total")) != Counter({(6,): 1}):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    finally:
+        shop.stop()
+        go.set()
+        thread.join()
