@@ -35,7 +35,7 @@ CHANGES = [
     "UPDATE orders SET amount = amount + 1 WHERE id % 50 = 0; DELETE FROM orders WHERE id % 90 = 7",
     "UPDATE region SET name = 'north' WHERE id = 4; DELETE FROM customer WHERE id = 10; "
     "INSERT INTO orders VALUES (2001, 7, 99), (2002, NULL, 5), (2003, 11, NULL)",
-    "UPDATE customer SET id = 1000 + id WHERE id = 12; UPDATE orders SET customer_id = 1012 WHERE customer_id = 12",
+    "UPDATE customer SET id = 1000 + id WHERE id = 12; UPDATE orders SET customer_id = 1012 WHERE customer_id = 12; "
     "DELETE FROM orders WHERE customer_id = 7; INSERT INTO customer VALUES (10, 'city 1', 4)",
 ]
 
