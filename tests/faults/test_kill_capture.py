@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from faults.child import Child
 from servers import server_version
 
 import penstock
 from penstock.catalog import relations
 from penstock.lsn import Lsn
-
-CHILD = """
-import json, sys, penstock
-home, catalog, source, options = sys.argv[1:]
-with penstock.connect(home=home, catalog=catalog) as ps:
-    ps.add_source("shop", source, tables=["public.*"], **json.loads(options))
-    while True:
-        ps.catch_up()
-        print("caught up", flush=True)
-        sys.stdin.readline()
-"""
 
 # Where, and at which hit: the first hits are those of the initial copy.
 STEPS = [
@@ -47,47 +33,35 @@ STEPS = [
     "ingest.before_commit*2",
     "ingest.after_commit*2",
     "capture.before_acknowledge*2",
-    pytest.param("capture.spilled*2", marks=pytest.mark.since(14, "streamed transactions")),
     "settle.files_written",
     "settle.before_commit",
     "settle.after_commit",
 ]
+PULLED = ["capture.pull_range", "capture.pull_range*2", "ingest.before_commit*2", "ingest.before_acknowledge"]
+SPILLED = {"max_transaction_memory_bytes": 1, "streaming": "on", "reader": "stream"}
+CASES = [
+    *(pytest.param(step, {}, id=step) for step in STEPS),
+    *(
+        pytest.param(step, {"reader": "pull"}, id=f"{step} in a pull", marks=pytest.mark.since(14, "pulling"))
+        for step in PULLED
+    ),
+    pytest.param("capture.spilled*2", SPILLED, id="spilled", marks=pytest.mark.since(14, "streamed transactions")),
+]
 ALWAYS = {"assume_no_truncate": True} if server_version() < 11 else {}
-# What must be set for some to be reached.
-OPTIONS: dict[str, dict[str, Any]] = {
-    "capture.spilled*2": {"max_transaction_memory_bytes": 1, "streaming": "on", "reader": "stream"},
-}
 # A server that streams what it would else keep until the commit.
 SMALL = "options='-c logical_decoding_work_mem=64kB'" if server_version() >= 13 else ""
 
 
-class Child:
-    def __init__(self, home: Path, catalog: str, source: str, failpoint: str, options: dict[str, Any]) -> None:
-        environment = {**os.environ, "PENSTOCK_FAILPOINTS": f"{failpoint}=kill"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(home), catalog, source, json.dumps(options)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
-        )  # fmt: skip
-
-    def caught_up(self) -> bool:
-        """Wait for the end of a catch-up; False if the process was killed in it."""
-        assert self.process.stdout is not None
-        return self.process.stdout.readline() == "caught up\n"
-
-    def again(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-
-
-@pytest.mark.parametrize("failpoint", STEPS)
-def test_nothing_is_lost_or_twice(failpoint: str, tmp_path: Path, catalog_db: str, source_db: str) -> None:
+@pytest.mark.parametrize(("failpoint", "options"), CASES)
+def test_nothing_is_lost_or_twice(
+    failpoint: str, options: dict[str, Any], tmp_path: Path, catalog_db: str, source_db: str
+) -> None:
     with psycopg.connect(source_db, autocommit=True) as connection:
         connection.execute("CREATE TABLE a (id int PRIMARY KEY, v int); CREATE TABLE b (id int, v text)")
         connection.execute("ALTER TABLE b REPLICA IDENTITY FULL")
         connection.execute("INSERT INTO a SELECT i, i FROM generate_series(1, 500) i")
         connection.execute("INSERT INTO b SELECT i % 50, 'x' FROM generate_series(1, 300) i")
-        dsn, options = f"{source_db} {SMALL}", {**OPTIONS.get(failpoint, {}), **ALWAYS}
+        dsn, options = f"{source_db} {SMALL}", {**options, **ALWAYS}
         child = Child(tmp_path / "home", catalog_db, dsn, failpoint, options)
         step = 0
         while child.caught_up():
@@ -95,7 +69,7 @@ def test_nothing_is_lost_or_twice(failpoint: str, tmp_path: Path, catalog_db: st
             _change(connection, step)
             step += 1
             child.again()
-        assert child.process.wait(30) == -signal.SIGKILL
+        assert child.exit_code() == -signal.SIGKILL
 
         _change(connection, 10)
         with penstock.connect(home=tmp_path / "home", catalog=catalog_db) as ps:
@@ -104,7 +78,9 @@ def test_nothing_is_lost_or_twice(failpoint: str, tmp_path: Path, catalog_db: st
             for table in ("a", "b"):
                 assert _rows(ps, table, frontier["shop"]) == _expected(connection, table)
             assert _unrecorded_files(ps) == set()
-            slots = connection.execute("SELECT count(*) FROM pg_replication_slots WHERE database = current_database()")
+            slots = connection.execute(
+                "SELECT count(*) FROM pg_replication_slots WHERE database = current_database() AND NOT temporary"
+            )
             assert slots.fetchone() == (1,)
 
 
