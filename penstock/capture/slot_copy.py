@@ -29,6 +29,7 @@ from penstock.lsn import Lsn
 
 OLDEST = 140000  # the binary form, and cheap copies of slots
 _HEADER = 19  # of a binary COPY: signature, flags, length of an extension that nobody uses
+_LEAVE = 2.0  # seconds for the server to be told that nobody reads any more
 _ENDED = {ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK}
 
 _COPY_SLOT = "SELECT pg_copy_logical_replication_slot(%s, %s, true)"
@@ -96,7 +97,7 @@ class SlotCopy:
         if not self.busy or (self._copy is None and not self._begun()):
             return None
         assert self._copy is not None
-        chunk = self._copy.fill(buffer)
+        chunk = None if self._copy.finished else self._copy.fill(buffer)
         if chunk is not None:
             return self._framed(chunk)
         if self._copy.finished:
@@ -106,7 +107,7 @@ class SlotCopy:
     def close(self) -> None:
         """Leave; the copy goes with the connection, also while the server is still decoding."""
         with suppress(psycopg.Error):
-            self._connection.pgconn.get_cancel().cancel()
+            self._connection.cancel_safe(timeout=_LEAVE)  # libpq's own would wait as long as the network does
         if self._copy is not None:
             self._copy.close()
         self._connection.close()
@@ -134,7 +135,15 @@ class SlotCopy:
         return Chunk(chunk.data, chunk.ends, chunk.messages, chunk.used, PULL, start, chunk.buffer)
 
     def _end(self) -> None:
-        while (result := self._connection.pgconn.get_result()) is not None:
+        """The range is over when the server has said so. Asked for earlier, its word is waited for, and nothing else of
+        this process runs meanwhile, not even a time-out."""
+        pgconn = self._connection.pgconn
+        with translated():
+            pgconn.consume_input()
+        while not pgconn.is_busy():
+            result = pgconn.get_result()
+            if result is None:
+                self._copy, self.busy = None, False
+                return
             if result.status not in _ENDED:
                 raise translate(error_from_result(result))
-        self._copy, self.busy = None, False
