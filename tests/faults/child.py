@@ -12,6 +12,7 @@ from typing import Any
 
 import penstock
 from penstock import failpoint
+from penstock.capture import pull
 
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(["penstock.session"])
@@ -44,6 +45,8 @@ class Child:
 def _capture(
     parent: Connection, home: Path, catalog: str, source: str, killed_at: str, options: dict[str, Any]
 ) -> None:
+    if options.get("reader") == "pull":
+        pull._LAST = 0  # else what is less than a megabyte is left to the stream
     failpoint.arm_from_environment(f"{killed_at}=kill")
     with penstock.connect(home=home, catalog=catalog) as ps:
         ps.add_source("shop", source, tables=["public.*"], **options)

@@ -37,7 +37,7 @@ STEPS = [
     "settle.before_commit",
     "settle.after_commit",
 ]
-PULLED = ["capture.pull_range", "capture.pull_range*2", "ingest.before_commit*2", "ingest.before_acknowledge"]
+PULLED = ["capture.pull_range", "ingest.before_commit", "ingest.before_acknowledge"]
 SPILLED = {"max_transaction_memory_bytes": 1, "streaming": "on", "reader": "stream"}
 CASES = [
     *(pytest.param(step, {}, id=step) for step in STEPS),
