@@ -130,6 +130,6 @@ def test_wal_that_was_dropped_under_the_reader_is_a_lost_slot(stingy, drain):
         db.execute("CHECKPOINT")
         with pytest.raises(SlotLost, match=r"max_slot_wal_keep_size|maximum reserved size") as lost:
             poll_for(source, 20)
-        assert "recreate" in lost.value.hint
+        assert "recover" in lost.value.hint
         assert source.health().status == "failed"
         source.close()
