@@ -13,7 +13,7 @@ def unique_aliases(tree: exp.Expr) -> None:
     >>> tree = parse_one("SELECT a.x FROM t AS a WHERE EXISTS(SELECT 1 FROM t AS a WHERE a.x = 1)")
     >>> unique_aliases(tree)
     >>> tree.sql()
-    'SELECT a.x FROM t AS a WHERE EXISTS(SELECT 1 FROM t AS a_2 WHERE a_2.x = 1)'
+    'SELECT a.x FROM t AS a WHERE EXISTS(SELECT 1 FROM t AS "a_2" WHERE "a_2".x = 1)'
     """
     uses: list[tuple[str, exp.Expr, list[exp.Column]]] = []
     for scope in reversed(traverse_scope(tree)):

@@ -181,7 +181,7 @@ class Beside(Maintained):
 
     @contextmanager
     def own(self) -> Iterator[None]:
-        self.connection.execute(f"SET search_path = {self.schema}, public")
+        self.connection.execute(f"SET search_path = {self.schema}, pg_temp, public")
         try:
             yield
         finally:
