@@ -196,7 +196,8 @@ class WalDecoder:
             except RowRefused as error:
                 error.row = int(which[positions[error.row]])
                 raise
-            yield Part(table, positions, decoded, top, chosen[:, frames.SUB] if top else None)
+            # A copy: a view would keep all of `chosen` alive, for as long as the transaction is open.
+            yield Part(table, positions, decoded, top, chosen[:, frames.SUB].copy() if top else None)
 
 
 _NONE: Ints = np.empty((0, frames.CTL_WIDTH), np.int64)
