@@ -54,8 +54,8 @@ def from_environment(environment: Mapping[str, str], prefix: str, types: Mapping
     return from_mapping(given, types)
 
 
-def from_yaml(path: str | Path, types: Mapping[str, str]) -> dict[str, Any]:
-    """Keywords from a YAML file: a mapping, in which `slot: {name: …}` means the same as `slot.name: …`."""
+def read_yaml(path: str | Path, *, hint: str) -> dict[str, Any]:
+    """The mapping in a file; `hint` says how one is written."""
     try:
         read = yaml.safe_load(Path(path).read_text())
     except OSError as error:
@@ -63,11 +63,15 @@ def from_yaml(path: str | Path, types: Mapping[str, str]) -> dict[str, Any]:
     except yaml.YAMLError as error:
         place = getattr(error, "problem_mark", None)  # its own message quotes the line, which may hold a password
         where = f" (line {place.line + 1}, column {place.column + 1})" if place is not None else ""
-        raise ConfigError(f"{path} is not YAML{where}", hint="Write it as `name: value` lines.") from None
+        raise ConfigError(f"{path} is not YAML{where}", hint=hint) from None
     if not isinstance(read, dict):
-        raise ConfigError(
-            f"{path} is not a mapping", hint="Write it as `name: value` lines, such as `slot.name: shop`."
-        )
+        raise ConfigError(f"{path} is not a mapping", hint=hint)
+    return read
+
+
+def from_yaml(path: str | Path, types: Mapping[str, str]) -> dict[str, Any]:
+    """Keywords from a YAML file: a mapping, in which `slot: {name: …}` means the same as `slot.name: …`."""
+    read = read_yaml(path, hint="Write it as `name: value` lines, such as `slot.name: shop`.")
     return from_mapping(_flat(read, types), types)
 
 

@@ -25,10 +25,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
 from psycopg.conninfo import make_conninfo
 
-from penstock.capture.config_forms import from_mapping
+from penstock.capture.config_forms import from_mapping, read_yaml
 from penstock.capture.discover import spell, split_name
 from penstock.errors import ConfigError
 
@@ -52,16 +51,7 @@ class SourceSpec:
 
 def read_file(path: str | Path, types: Mapping[str, str]) -> list[SourceSpec]:
     """The sources of a file; `types` are the annotations of a source's options."""
-    try:
-        given = yaml.safe_load(Path(path).read_text())
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="Check the path and its rights.") from None
-    except yaml.YAMLError as error:
-        place = getattr(error, "problem_mark", None)  # its own message quotes the line, which may hold a password
-        where = f" (line {place.line + 1}, column {place.column + 1})" if place is not None else ""
-        raise ConfigError(f"{path} is not YAML{where}", hint="See docs/many-tables.md for an example.") from None
-    if not isinstance(given, dict):
-        raise ConfigError(f"{path} is not a mapping", hint="Begin it with `sources:`; see docs/many-tables.md.")
+    given = read_yaml(path, hint="Begin it with `sources:`; docs/many-tables.md has an example.")
     if "sources" not in given:
         name = given.pop("name", None) or given.pop("group", None)
         if not name:
