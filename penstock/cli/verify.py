@@ -74,6 +74,7 @@ def found(outcome: Verification) -> Table:
         return f"{count}; {outcome.repaired[relation]}" if relation in outcome.repaired else count
 
     rows = [(relation, f"{compared:,}", told(relation)) for relation, compared in sorted(outcome.rows.items())]
+    rows += [(relation, "", f"not compared: {why}") for relation, why in sorted(outcome.skipped.items())]
     return table(None, ("relation", "rows", "outcome"), rows, right=("rows",))
 
 

@@ -16,6 +16,7 @@ from penstock.lake.reader import Reader
 from penstock.lake.session import quoted
 from penstock.refresh import compute
 from penstock.refresh.verification import Difference, Row, difference
+from penstock.views.approximate import Rooms
 from penstock.views.oracle import differing_rows
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def compare(
     relation: Relation,
     position: int,
     at: Frontier,
-    loose: frozenset[str],
+    loose: Rooms,
 ) -> tuple[int, Difference | None]:
     """How many rows are stored, and how they differ from what the query gives."""
     names = [quoted(name) for name in relation.schema.names]

@@ -79,7 +79,11 @@ class ScheduledVerification:
         if table is None or not known.issuperset(table.inputs):
             return  # dropped, or over a table that is being copied again
         try:
-            rows, found = compare_view(self._engine, table)
+            compared = compare_view(self._engine, table)
+            if compared is None:
+                log.info("verify: %s cannot be compared: its query leaves a choice among rows", name)
+                return
+            rows, found = compared
             self._add(Frontier({}), [(name, rows)], [found] if found else [])
         except PenstockError as error:
             self._failed(error)

@@ -73,6 +73,7 @@ class Verification:
     differences: tuple[Difference, ...]
     seconds: float
     repaired: Mapping[str, str] = field(default_factory=dict)  # how, by relation
+    skipped: Mapping[str, str] = field(default_factory=dict)  # what cannot be verified by equality, and why
 
     @property
     def ok(self) -> bool:
@@ -81,11 +82,13 @@ class Verification:
 
     def __str__(self) -> str:
         cuts = ", ".join(f"{cut}" for cut in self.frontier.values())
+        skipped = [f"{name} was not compared: {why}." for name, why in self.skipped.items()]
         if not self.differences:
-            return f"All {len(self.rows)} relations equal the source at LSN {cuts}."
+            equal = f"All {len(self.rows)} relations equal the source at LSN {cuts}."
+            return "\n".join([equal, *skipped] if self.rows or not skipped else skipped)
         lines = [f"{len(self.differences)} of {len(self.rows)} relations differ from the source at LSN {cuts}:"]
         lines += map(str, self.differences)
-        return "\n".join([*lines, *(f"{name}: {how}" for name, how in self.repaired.items())])
+        return "\n".join([*lines, *(f"{name}: {how}" for name, how in self.repaired.items()), *skipped])
 
 
 def difference(

@@ -36,7 +36,8 @@ from penstock.refresh.source_query import source_query
 from penstock.refresh.source_side import Rewritten, SourceSide
 from penstock.refresh.verification import Difference, Row, Verification, difference
 from penstock.relation.schema import Column
-from penstock.views.approximate import approximate
+from penstock.views.approximate import EXACT, Rooms, approximate
+from penstock.views.determined import undetermined
 from penstock.views.oracle import differing_rows
 
 if TYPE_CHECKING:
@@ -105,9 +106,11 @@ def compare_tables(engine: Engine) -> Verification:
     return _compared(engine, tables, lambda *_: None, capture=False)
 
 
-def compare_view(engine: Engine, table: StreamTable) -> tuple[int, Difference | None]:
-    """A stream table at the frontier where it is, with what its query gives there."""
+def compare_view(engine: Engine, table: StreamTable) -> tuple[int, Difference | None] | None:
+    """A stream table at the frontier where it is, with what its query gives there; None if that is not one answer."""
     known = relations.every(engine.catalog)
+    if undetermined(engine.plans.of(table, known).view):
+        return None
     relation, position, at = engine.position(table.name)
     views = {one.name: one for one in stream_tables.every(engine.catalog)}
     return recompute.compare(engine, table, known, relation, position, at, _approximate(engine, table, known, views))
@@ -120,7 +123,8 @@ def _compared(
     for _ in range(_SNAPSHOTS):
         wanted = _under_snapshots(engine, wanted, outcome, progress, repair=repair, capture=capture)
         if not wanted:
-            return Verification(Frontier(outcome.cuts), outcome.rows, tuple(outcome.differences), 0, outcome.repaired)
+            found = Verification(Frontier(outcome.cuts), outcome.rows, tuple(outcome.differences), 0, outcome.repaired)
+            return replace(found, skipped=outcome.skipped)
     raise SourceError(
         f"{', '.join(sorted(wanted))} cannot be compared: each time it was truncated, rewritten or altered meanwhile",
         hint="Verify again when that has ended. What could be compared was equal."
@@ -135,6 +139,7 @@ class _Outcome:
     rows: dict[str, int] = field(default_factory=dict)
     differences: list[Difference] = field(default_factory=list)
     repaired: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
 
     def record(self, relation: Relation, rows: int, found: Difference | None) -> None:
         self.rows[relation.name] = rows
@@ -188,6 +193,9 @@ def _under_snapshots(
         tables_first = sorted(relations.every(engine.catalog), key=lambda relation: relation.source is None)
         for latest in (one for one in tables_first if one.name in wanted):
             relation = relations.at(engine.catalog, latest, frontier[latest.source]) if latest.source else latest
+            if (reason := comparing.not_comparable(relation)) is not None:
+                outcome.skipped[relation.name] = reason
+                continue
             try:
                 rows, found = comparing.compare(relation)
             except Rewritten:
@@ -232,7 +240,7 @@ def _sources(engine: Engine, relation: Relation) -> frozenset[str]:
 
 def _approximate(
     engine: Engine, table: StreamTable, known: Sequence[Relation], views: Mapping[str, StreamTable]
-) -> frozenset[str]:
+) -> Rooms:
     """The view's approximate columns, its own and those it has from views below it."""
     read = [views[one.name] for one in known if one.id in table.inputs and one.name in views]
     upstream = {below.name: _approximate(engine, below, known, views) for below in read}
@@ -253,6 +261,17 @@ class _Comparing:
         self._selected = {name: selections(one.dsn, one.publication) for name, one in where.items()}
         self._partitioned = {name: frozenset(t for (t,) in at.rows(_PARTITIONED)) for name, at in there.items()}
 
+    def not_comparable(self, relation: Relation) -> str | None:
+        """Why rows of a view may differ from PostgreSQL's and both be right."""
+        chosen = self._undetermined(self._views[relation.name]) if relation.source is None else ()
+        if not chosen:
+            return None
+        named = ", ".join(chosen)
+        return f"its query leaves a choice among rows that ORDER BY calls equal ({named}), so no one answer is right"
+
+    def _undetermined(self, table: StreamTable) -> tuple[str, ...]:
+        return undetermined(self._engine.plans.of(table, self._known).view)
+
     def compare(self, relation: Relation) -> tuple[int, Difference | None]:
         """How many rows it has here, and what differs."""
         if relation.source is not None:
@@ -263,9 +282,14 @@ class _Comparing:
         self._refresh(table, at)
         position = self._engine.position(table.name, at)[1]
         loose = _approximate(self._engine, table, self._known, self._views)
-        if len(reads) > 1 or table.dialect != "postgres":
+        if len(reads) > 1 or table.dialect != "postgres" or self._over_a_choice(table):
             return recompute.compare(self._engine, table, self._known, relation, position, at, loose)
         return self._view(relation, table, position, next(iter(reads)), loose)
+
+    def _over_a_choice(self, table: StreamTable) -> bool:
+        """Whether a view below it took one of several right answers: then only that one can be computed from."""
+        below = [self._views[one.name] for one in self._known if one.id in table.inputs and one.name in self._views]
+        return any(self._undetermined(one) or self._over_a_choice(one) for one in below)
 
     def _refresh(self, table: StreamTable, at: Frontier) -> None:
         deadline = time.monotonic() + self._engine.settings.snapshot_timeout
@@ -294,10 +318,10 @@ class _Comparing:
             (relation.table,),
             ranged=True,
         )
-        return self._both(relation, there.lsn, rows, frozenset())
+        return self._both(relation, there.lsn, rows, EXACT)
 
     def _view(
-        self, relation: Relation, table: StreamTable, position: int, source: str, loose: frozenset[str]
+        self, relation: Relation, table: StreamTable, position: int, source: str, loose: Rooms
     ) -> tuple[int, Difference | None]:
         query = source_query(table, self._known, self._views, self._selected[source])
         rows = SourceSide(
@@ -317,7 +341,7 @@ class _Comparing:
         return below | {one.table for one in read if one.source is not None}
 
     def _both(
-        self, relation: Relation, position: int, source: SourceSide, loose: frozenset[str]
+        self, relation: Relation, position: int, source: SourceSide, loose: Rooms
     ) -> tuple[int, Difference | None]:
         threads = self._engine.settings.verify_workers
         lake = LakeSide(self._engine.reader, relation, position, source.hashed, threads)
@@ -338,7 +362,7 @@ class _Comparing:
         source: SourceSide,
         lake: LakeSide,
         sums: tuple[BucketSums, BucketSums] | None,
-        loose: frozenset[str],
+        loose: Rooms,
     ) -> tuple[int, Difference | None]:
         """Rows of the buckets that differ, or of all where some columns are only about equal."""
         columns, missing, extra, complete, rows = relation.schema.columns, list[Row](), list[Row](), True, 0
@@ -364,7 +388,7 @@ class _Comparing:
 
 
 def _differing(
-    there: Sequence[Row], here: Sequence[tuple[Row, int]], columns: Sequence[Column], loose: frozenset[str]
+    there: Sequence[Row], here: Sequence[tuple[Row, int]], columns: Sequence[Column], loose: Rooms
 ) -> tuple[list[Row], list[Row], int]:
     """Rows on one side only. A row taken away here more often than it was given counts as one the lake lacks."""
     plain = [row for row, weight in here for _ in range(weight)]

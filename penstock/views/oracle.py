@@ -3,44 +3,46 @@
 Everything is exact except the columns that the caller names as approximate (see `approximate`): computed floats are
 equal within 1e-9 of their size (1e-5 for real). Of quotients (avg, numeric division) PostgreSQL keeps 16 significant
 digits or more and we 16 after the point: they are compared at the lesser scale, and may differ there by one unit.
+A root (stddev) has the scale of what it is the root of, and so fewer digits: nine at least.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ctypes import c_float
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
 from penstock.relation.schema import Column
 from penstock.relation.types import PgType
+from penstock.views.approximate import EXACT, Room
 from penstock.views.expr import FLOAT4, kind
 
 Row = tuple[Any, ...]
-_QUOTIENT_DIGITS = 15
-_ROOT_DIGITS = 8  # PostgreSQL gives a standard deviation the scale of the variance, which has sixteen digits
+_SCALE = 15  # after the point: so many digits are those of a quotient, whatever its size
+_LEAST_DIGITS = {"quotient": 15, "root": 8}
 
 
-def oracle_equal(expected: Any, actual: Any, column: Column, *, approximate: bool = False) -> bool:
-    """Whether `actual` is PostgreSQL's `expected`.
+def oracle_equal(expected: Any, actual: Any, column: Column, room: Room | None = None) -> bool:
+    """Whether `actual` is PostgreSQL's `expected`; `room` for values that are only about equal.
 
     >>> from penstock.views.expr import NUMERIC
     >>> third = Column.of("x", NUMERIC)
-    >>> oracle_equal(Decimal("0.33333333333333333333"), Decimal("0.3333333333333333"), third, approximate=True)
+    >>> oracle_equal(Decimal("0.33333333333333333333"), Decimal("0.3333333333333333"), third, "quotient")
     True
     >>> oracle_equal(Decimal("0.33333333333333333333"), Decimal("0.3333333333333333"), third)
     False
     >>> oracle_equal(Decimal("5"), Decimal("5.00"), third), oracle_equal(None, Decimal(0), third)
     (True, False)
     """
-    if not approximate or expected is None or actual is None:
+    if room is None or expected is None or actual is None:
         return bool(_exact(expected, column) == _exact(actual, column))
     if isinstance(expected, float) or isinstance(actual, float):
         return _close(float(expected), float(actual), 1e-5 if column.pg.oid == FLOAT4.oid else 1e-9)
     if isinstance(expected, Decimal) and isinstance(actual, Decimal):
-        return expected == actual or _same_quotient(expected, actual)
+        return expected == actual or _same_quotient(expected, actual, _LEAST_DIGITS[room])
     return bool(expected == actual)
 
 
@@ -67,16 +69,16 @@ def _close(a: float, b: float, tolerance: float) -> bool:
     return a == b or math.isclose(a, b, rel_tol=tolerance, abs_tol=1e-300)
 
 
-def _same_quotient(a: Decimal, b: Decimal) -> bool:
+def _same_quotient(a: Decimal, b: Decimal, digits: int) -> bool:
     if not (a.is_finite() and b.is_finite()):
         return False
     scales = (-int(a.as_tuple().exponent), -int(b.as_tuple().exponent))
     scale = min(scales)
-    if scales[0] == scales[1] and scale < _QUOTIENT_DIGITS:
+    if scales[0] == scales[1] and scale < _SCALE:
         return False
     with localcontext(prec=100):
         unit = Decimal(1).scaleb(-scale)
-        if scale < _QUOTIENT_DIGITS and unit > abs(a).scaleb(1 - _ROOT_DIGITS):
+        if scale < _SCALE and unit > abs(a).scaleb(1 - digits):
             return False  # too few digits for a quotient: these are exact numbers, and they differ
         return abs(a.quantize(unit, ROUND_HALF_UP) - b.quantize(unit, ROUND_HALF_UP)) <= unit
 
@@ -85,13 +87,13 @@ def differing_rows(
     expected: Iterable[Row],
     actual: Iterable[Row],
     columns: Sequence[Column],
-    approximate: frozenset[str] = frozenset(),
+    approximate: Mapping[str, Room] = EXACT,
 ) -> tuple[list[Row], list[Row]]:
     """Rows only PostgreSQL has and rows only we have, as multisets. Both empty: the same.
 
     >>> from penstock.views.expr import INT4, FLOAT8
     >>> columns = [Column.of("a", INT4), Column.of("b", FLOAT8)]
-    >>> differing_rows([(1, 0.1), (2, None)], [(2, None), (1, 0.1 + 1e-14), (1, 0.5)], columns, frozenset("b"))
+    >>> differing_rows([(1, 0.1), (2, None)], [(2, None), (1, 0.1 + 1e-14), (1, 0.5)], columns, {"b": "quotient"})
     ([], [(1, 0.5)])
     >>> differing_rows([(1, 0.1)], [(1, 0.1 + 0.2)], columns)
     ([(1, 0.1)], [(1, 0.30000000000000004)])
@@ -105,22 +107,24 @@ def differing_rows(
     missing: list[Row] = []
     extra: list[Row] = []
     for wanted, found in groups.values():
-        left = _unmatched(wanted, found, [(i, columns[i]) for i in loose])
+        left = _unmatched(wanted, found, [(i, columns[i], approximate[columns[i].name]) for i in loose])
         missing += left[0]
         extra += left[1]
     return missing, extra
 
 
-def _unmatched(wanted: list[Row], found: list[Row], loose: list[tuple[int, Column]]) -> tuple[list[Row], list[Row]]:
+def _unmatched(
+    wanted: list[Row], found: list[Row], loose: list[tuple[int, Column, Room]]
+) -> tuple[list[Row], list[Row]]:
     """Both sides in the order of their approximate values, walked together; a row without its equal falls out."""
 
     def order(row: Row) -> tuple[tuple[int, Any], ...]:
-        return tuple(_rank(row[i]) for i, _ in loose)
+        return tuple(_rank(row[i]) for i, *_ in loose)
 
     a, b = sorted(wanted, key=order), sorted(found, key=order)
     missing, extra, i, j = list[Row](), list[Row](), 0, 0
     while i < len(a) and j < len(b):
-        if all(oracle_equal(a[i][p], b[j][p], column, approximate=True) for p, column in loose):
+        if all(oracle_equal(a[i][p], b[j][p], column, room) for p, column, room in loose):
             i, j = i + 1, j + 1
         elif order(a[i]) < order(b[j]):
             missing.append(a[i])

@@ -15,7 +15,7 @@ import psycopg
 
 from penstock.relation.schema import Column, Schema
 from penstock.views import PostgresTyper, Read, Relation, View, compile_view, delta, full, placeholder
-from penstock.views.approximate import approximate
+from penstock.views.approximate import Rooms, approximate
 from penstock.views.expr import kind as kind_of
 from penstock.views.oracle import differing_rows
 from penstock.views.typer import type_name
@@ -28,9 +28,9 @@ def relation(name: str, *columns: Column, key: Sequence[str] = ()) -> Relation:
     return Relation(name, Schema(columns, tuple(key)))
 
 
-def floats(columns: Sequence[Column]) -> frozenset[str]:
+def floats(columns: Sequence[Column]) -> Rooms:
     """Of what is remembered, float sums depend on the order of adding; the rest is exact."""
-    return frozenset(column.name for column in columns if kind_of(column.pg) == "float")
+    return {column.name: "quotient" for column in columns if kind_of(column.pg) == "float"}
 
 
 class Inputs:
