@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -35,6 +35,22 @@ class Settings(BaseModel):
     changelog_limit: int | None = Field(
         None, gt=0, description="Bytes of changelog past which history, pins and late readers are given up."
     )
+    enabled: bool = Field(True, description="run(): refresh stream tables on schedule.")
+    scheduler_interval: float = Field(0.2, gt=0, le=60, description="run(): seconds between two looks at what is due.")
+    min_schedule: float = Field(1.0, ge=1, description="The shortest interval that a schedule may have, in seconds.")
+    on_commit_gap: float = Field(0.0, ge=0, description="Least seconds between two refreshes of an on-commit one.")
+    max_consecutive_errors: int = Field(3, ge=1, description="Errors in a row after which it is not tried any more.")
+    max_concurrent_refreshes: int = Field(4, ge=1, le=64, description="Stream tables that are computed at once.")
+    differential_max_change_ratio: float = Field(
+        0.15, ge=0, le=1, description="AUTO: share of changed input rows past which all is computed anew."
+    )
+    block_source_ddl: bool = Field(
+        False, description="Sources added from now on refuse DDL on columns that stream tables use."
+    )
+    cdc_mode: Literal["auto", "trigger", "wal"] = Field(
+        "wal", description="How tables are captured where a stream table does not say; the WAL in any case for now."
+    )
+    lock_timeout: float = Field(60.0, ge=0, description="Seconds for which refresh() waits for one that is under way.")
     snapshot_timeout: float = Field(30.0, gt=0, description="Seconds to wait for a consistent snapshot of a source.")
     verify_workers: int = Field(2, ge=1, le=64, description="verify(): connections that read a source at once.")
     verify_interval: float | None = Field(

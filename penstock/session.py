@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +24,6 @@ from penstock.catalog.stream_tables import Refreshed
 from penstock.catalog.verifications import Verified
 from penstock.config import Settings
 from penstock.cut import Frontier
-from penstock.errors import NotYet
 from penstock.refresh.engine import Engine
 from penstock.refresh.positions import readable
 from penstock.refresh.status import Status, status
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from penstock.capture.source_apply import SourcePlan
     from penstock.lake.publish import Published
+    from penstock.refresh.alter import Alteration
     from penstock.refresh.backup import Backup
     from penstock.refresh.maintenance import Maintained
     from penstock.refresh.moments import Moment
@@ -156,37 +157,66 @@ class Session:
     # Stream tables ----------------------------------------------------------------------------------------------------
 
     def create_stream_table(
-        self, name: str, query: str, *, schedule: str | None = None, mode: str = "AUTO", dialect: str = "postgres"
-    ) -> None:
-        """Define a view that stays fresh. Idempotent if equal; its first refresh fills it."""
+        self, name: str, query: str, *, schedule: str | None = None, mode: str = "AUTO", dialect: str = "postgres",
+        cdc_mode: str | None = None, initialize: bool = False,
+    ) -> None:  # fmt: skip
+        """Define a view that stays fresh (docs/stream-tables.md). Idempotent if equal.
+
+        Its first refresh fills it: by hand, on schedule, or with `initialize` now. `schedule` is an interval ("30s"), a
+        cron expression, "on-commit" or "downstream"; without one it is refreshed with what reads it, and by hand.
+        """
         from penstock.refresh import define
 
-        define.create(self.catalog, self.engine.plans, name, query, schedule=schedule, mode=mode, dialect=dialect)
+        wanted = define.Wanted(query, schedule, mode, dialect, cdc_mode).checked(self.engine.settings.cdc_mode)
+        table = define.create(self.catalog, self.engine.plans, name, wanted)
+        if initialize and table.frontier is None:
+            try:
+                self.engine.refresh([name], wait=define.WAIT)
+            except BaseException:
+                define.drop(self.catalog, self.home, name)  # a call that failed changed nothing
+                raise
 
     def alter_stream_table(
-        self, name: str, *, schedule: str | None = None, mode: str | None = None, query: str | None = None
-    ) -> None:
-        """Change the schedule or the mode of a stream table."""
+        self, name: str, *, query: str | None = None, schedule: str | None = None, mode: str | None = None,
+        status: str | None = None, cdc_mode: str | None = None,
+    ) -> Alteration:  # fmt: skip
+        """Change what is given, and say what that came to.
+
+        Another query with the same output columns keeps the stream table, which is computed anew at its next refresh;
+        with other columns it is rebuilt, which is refused while another stream table reads it. `status` is "SUSPENDED"
+        or "ACTIVE", which also forgives errors.
+        """
+        from penstock.refresh import alter, define
+
+        was = define.Wanted.of(stream_tables.get(self.catalog, name))
+        given = {"query": query, "schedule": schedule, "mode": mode, "cdc_mode": cdc_mode}
+        wanted = replace(was, **{option: value for option, value in given.items() if value is not None})
+        wanted = wanted.checked(self.engine.settings.cdc_mode)
+        return alter.alter(self.catalog, self.engine.plans, self.home, name, wanted, status)
+
+    def resume_stream_table(self, name: str) -> None:
+        """Refresh it on schedule again, after it was suspended or failed too often."""
+        self.alter_stream_table(name, status="ACTIVE")
+
+    def drop_stream_table(self, name: str, *, cascade: bool = False) -> list[str]:
+        """Remove a stream table with its Delta table; refused while another one reads it, unless with `cascade`, which
+        removes those too. Returns the names of what was removed."""
         from penstock.refresh import define
 
-        if query is not None:
-            raise NotYet("altering the query of a stream table", hint="Drop it and create it again.")
-        define.alter(self.catalog, name, schedule=schedule, mode=mode)
-
-    def drop_stream_table(self, name: str) -> None:
-        """Remove a stream table with its Delta table. Refused while another stream table reads it."""
-        from penstock.refresh import define
-
-        define.drop(self.catalog, self.home, name)
+        return define.drop(self.catalog, self.home, name, cascade=cascade)
 
     def refresh(self, name: str, to: Frontier | None = None) -> Refresh:
-        """Bring a stream table, and those it reads, to a frontier (default: all that can be read) in one round."""
+        """Bring a stream table, and those it reads, to a frontier (default: all that can be read) in one round.
+
+        A refresh that is under way, also in another process, is waited for.
+        """
         stream_tables.get(self.catalog, name)
-        return self.engine.refresh([name], to)[name]
+        return self.engine.refresh([name], to, wait=self.engine.settings.lock_timeout)[name]
 
     def refresh_all(self, to: Frontier | None = None) -> dict[str, Refresh]:
         """Bring all stream tables to one frontier in one round."""
-        return self.engine.refresh([table.name for table in stream_tables.every(self.catalog)], to)
+        names = [table.name for table in stream_tables.every(self.catalog)]
+        return self.engine.refresh(names, to, wait=self.engine.settings.lock_timeout)
 
     # Reading ----------------------------------------------------------------------------------------------------------
 

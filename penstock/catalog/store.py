@@ -7,6 +7,7 @@ several processes may open one catalog at once. Everything lives in the schema `
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -18,12 +19,13 @@ from psycopg.rows import DictRow, dict_row
 
 from penstock.catalog.lease import Lease, acquire
 from penstock.embedded import EmbeddedPostgres
-from penstock.errors import CatalogError, LeaseLost
+from penstock.errors import Busy, CatalogError, LeaseLost
 from penstock.failpoint import hit
 from penstock.relation.home import Home
 
 Connection = psycopg.Connection[DictRow]
 _MIGRATION_LOCK = 0x70656E73  # "pens"
+_AGAIN = 0.03  # seconds between two looks at a lease that another one has
 
 
 class Commit:
@@ -87,10 +89,17 @@ class Catalog:
         """Which catalog this is, for good."""
         return str(cast(DictRow, self.one("SELECT id FROM identity"))["id"])
 
-    def lease(self, name: str) -> Lease:
-        """Become the only live worker for `name`, or raise `Busy`: also to another thread of this process."""
-        with self._taking:
-            return acquire(self._locks, name, self._held)
+    def lease(self, name: str, *, wait: float = 0.0) -> Lease:
+        """Become the only live worker for `name`, or raise `Busy` (after so many seconds): also to another thread."""
+        until = time.monotonic() + wait
+        while True:
+            try:
+                with self._taking:
+                    return acquire(self._locks, name, self._held)
+            except Busy:
+                if time.monotonic() >= until:
+                    raise
+            time.sleep(_AGAIN)
 
     def begin(self, lease: Lease, purpose: str) -> int:
         """Register an attempt: its number names the files it writes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import cast
 
@@ -30,7 +30,15 @@ class StreamTable:
     round: int | None
     frontier: Frontier | None
     inputs: tuple[int, ...]
-    suspended: str | None = None  # why it is not refreshed any more
+    status_reason: str | None = None  # why it is not refreshed any more
+    suspended_by: str | None = None  # "hand", or "inputs" that it does not fit
+    written: str = ""  # the query as it was given; `query` has the views of the source in their places
+    source_views: Mapping[str, str] = field(default_factory=dict)  # those views, as they were defined then
+    cdc_mode: str | None = None
+    consecutive_errors: int = 0
+    reinit_reason: str | None = None  # why its next refresh computes it anew
+    tried_at: datetime | None = None  # when its last refresh began, whatever became of it
+    retry_at: datetime | None = None  # not before, after an error
 
 
 @dataclass(frozen=True)
@@ -46,10 +54,15 @@ class Refreshed:
     frontier: Frontier | None
     error: str | None = None
     finished_at: datetime | None = None
+    changed_rows: int | None = None  # of its inputs, where they were counted
+    initiated_by: str = "MANUAL"  # or SCHEDULER, INITIAL
+    round: int | None = None
 
 
 _SELECT = """
-    SELECT t.relation_id, r.name, t.query, t.dialect, t.mode, t.schedule, t.status, t.suspended, f.round, f.frontier,
+    SELECT t.relation_id, r.name, t.query, t.dialect, t.mode, t.schedule, t.status, t.status_reason, t.suspended_by,
+           t.written, t.source_views, t.cdc_mode, t.consecutive_errors, t.reinit_reason, t.tried_at, t.retry_at,
+           f.round, f.frontier,
            array(SELECT input_id FROM dependencies d WHERE d.view_id = t.relation_id ORDER BY input_id) AS inputs
     FROM stream_tables t JOIN relations r ON r.id = t.relation_id
     LEFT JOIN LATERAL (SELECT round, frontier FROM frontiers WHERE relation_id = t.relation_id
@@ -96,22 +109,85 @@ def dependencies(catalog: Catalog, view_id: int) -> dict[int, Dependency]:
     return {row["input_id"]: Dependency(tuple(row["columns"]), Schema.from_json(row["shape"])) for row in rows}
 
 
-def suspend(catalog: Catalog, relation_id: int, reason: str | None) -> None:
-    """Say why a stream table is not refreshed any more, or that it is again."""
-    catalog.connection.execute(
-        "UPDATE stream_tables SET suspended = %s, status = %s WHERE relation_id = %s",
-        (reason, "ACTIVE" if reason is None else "SUSPENDED", relation_id),
+def set_status(
+    where: Commit | Catalog, relation_id: int, status: str, reason: str | None = None, by: str | None = None
+) -> None:
+    """Put a stream table into a state; `by` says who suspended it."""
+    where.connection.execute(
+        "UPDATE stream_tables SET status = %s, status_reason = %s, suspended_by = %s WHERE relation_id = %s",
+        (status, reason, by, relation_id),
     )
 
 
-def add(
-    commit: Commit, relation_id: int, query: str, dialect: str, mode: str, schedule: str | None,
-    inputs: Mapping[int, Dependency],
-) -> None:  # fmt: skip
+def forgive(where: Commit | Catalog, relation_id: int) -> None:
+    """Errors so far do not count any more."""
+    where.connection.execute(
+        "UPDATE stream_tables SET consecutive_errors = 0, retry_at = NULL WHERE relation_id = %s", (relation_id,)
+    )
+
+
+def count_error(where: Commit | Catalog, relation_id: int, errors: int, wait: float) -> None:
+    """So many errors in a row; not to be tried again before `wait` seconds have passed."""
+    where.connection.execute(
+        "UPDATE stream_tables SET consecutive_errors = %s, tried_at = clock_timestamp(), "
+        "retry_at = clock_timestamp() + %s * interval '1 second' WHERE relation_id = %s",
+        (errors, wait, relation_id),
+    )
+
+
+def tried(where: Commit | Catalog, relation_ids: Sequence[int], began: datetime) -> None:
+    """A refresh began then; it went well."""
+    where.connection.execute(
+        "UPDATE stream_tables SET tried_at = %s WHERE relation_id = ANY(%s)", (began, list(relation_ids))
+    )
+
+
+def settle(commit: Commit, relation_ids: Sequence[int]) -> None:
+    """Refreshed: whatever was wrong, or had to be done, is no more."""
     commit.connection.execute(
-        "INSERT INTO stream_tables (relation_id, query, dialect, mode, schedule) VALUES (%s, %s, %s, %s, %s)",
-        (relation_id, query, dialect, mode, schedule),
+        "UPDATE stream_tables SET status = 'ACTIVE', status_reason = NULL, suspended_by = NULL, reinit_reason = NULL, "
+        "consecutive_errors = 0, retry_at = NULL WHERE relation_id = ANY(%s)",
+        (list(relation_ids),),
     )
+
+
+def mark(where: Commit | Catalog, relation_ids: Sequence[int], reason: str) -> None:
+    """The next refresh of these computes them anew; the first reason stays."""
+    where.connection.execute(
+        "UPDATE stream_tables SET reinit_reason = coalesce(reinit_reason, %s) WHERE relation_id = ANY(%s)",
+        (reason, list(relation_ids)),
+    )
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What the owner of a stream table says of it."""
+
+    query: str
+    dialect: str
+    mode: str
+    schedule: str | None
+    written: str
+    source_views: Mapping[str, str] = field(default_factory=dict)
+    cdc_mode: str | None = None
+
+
+def add(commit: Commit, relation_id: int, definition: Definition, inputs: Mapping[int, Dependency]) -> None:
+    commit.connection.execute("INSERT INTO stream_tables (relation_id, query, dialect, mode, written) "
+                              "VALUES (%s, '', '', '', '')", (relation_id,))  # fmt: skip
+    change(commit, relation_id, definition, inputs)
+
+
+def change(commit: Commit, relation_id: int, definition: Definition, inputs: Mapping[int, Dependency]) -> None:
+    """Another definition of the same stream table."""
+    one = definition
+    commit.connection.execute(
+        "UPDATE stream_tables SET query = %s, dialect = %s, mode = %s, schedule = %s, written = %s, source_views = %s, "
+        "cdc_mode = %s WHERE relation_id = %s",
+        (one.query, one.dialect, one.mode, one.schedule, one.written, json.dumps(dict(one.source_views)), one.cdc_mode,
+         relation_id),
+    )  # fmt: skip
+    commit.connection.execute("DELETE FROM dependencies WHERE view_id = %s", (relation_id,))
     with commit.connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO dependencies (view_id, input_id, columns, shape) VALUES (%s, %s, %s, %s)",
@@ -119,14 +195,26 @@ def add(
         )
 
 
-def change(commit: Commit, relation_id: int, *, schedule: str | None, mode: str) -> None:
+def remove(commit: Commit, relation_id: int) -> None:
+    commit.connection.execute("DELETE FROM relations WHERE id = %s", (relation_id,))
+
+
+def put_aside(commit: Commit, relation_id: int) -> None:
+    """Its name and folders are free for another one."""
     commit.connection.execute(
-        "UPDATE stream_tables SET schedule = %s, mode = %s WHERE relation_id = %s", (schedule, mode, relation_id)
+        "UPDATE relations SET name = name || '#' || id, folder = folder || '#' || id WHERE %s IN (id, owner_id)",
+        (relation_id,),
     )
 
 
-def remove(commit: Commit, relation_id: int) -> None:
-    commit.connection.execute("DELETE FROM relations WHERE id = %s", (relation_id,))
+def hand_over(commit: Commit, old: int, new: int, rows: int) -> None:
+    """The history of a stream table goes on with its successor, which begins without the predecessor's rows."""
+    commit.connection.execute(
+        "UPDATE stream_tables SET rows_before = (SELECT rows_before FROM stream_tables WHERE relation_id = %s) - %s "
+        "WHERE relation_id = %s",
+        (old, rows, new),
+    )
+    commit.connection.execute("UPDATE refresh_history SET relation_id = %s WHERE relation_id = %s", (new, old))
 
 
 def reach(commit: Commit, relation_id: int, frontier: Frontier) -> None:
@@ -165,13 +253,14 @@ def frontier_at(catalog: Catalog, relation_id: int, round_number: int) -> Fronti
 def record(commit: Commit | Catalog, relation_id: int, entry: Refreshed) -> None:
     """A line of history: inside the commit of a refresh, or alone for one that failed."""
     commit.connection.execute(
-        "INSERT INTO refresh_history (relation_id, round, action, reason, inserted, deleted, seconds, frontier, error) "
-        "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        "INSERT INTO refresh_history (relation_id, round, action, reason, inserted, deleted, seconds, frontier, error, "
+        "changed_rows, initiated_by) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         (
             relation_id,
             commit.round if isinstance(commit, Commit) else None,
             entry.action, entry.reason, entry.inserted, entry.deleted, entry.seconds,
-            None if entry.frontier is None else str(entry.frontier), entry.error,
+            None if entry.frontier is None else str(entry.frontier), entry.error, entry.changed_rows,
+            entry.initiated_by,
         ),
     )  # fmt: skip
 
@@ -179,8 +268,8 @@ def record(commit: Commit | Catalog, relation_id: int, entry: Refreshed) -> None
 def history(catalog: Catalog, relation_id: int, limit: int = 100) -> list[Refreshed]:
     """Newest first."""
     rows = catalog.all(
-        "SELECT r.name, h.action, h.reason, h.inserted, h.deleted, h.seconds, h.frontier, h.error, h.finished_at "
-        "FROM refresh_history h JOIN relations r ON r.id = h.relation_id "
+        "SELECT r.name, h.action, h.reason, h.inserted, h.deleted, h.seconds, h.frontier, h.error, h.finished_at, "
+        "h.changed_rows, h.initiated_by, h.round FROM refresh_history h JOIN relations r ON r.id = h.relation_id "
         "WHERE h.relation_id = %s ORDER BY h.id DESC LIMIT %s",
         relation_id, limit,
     )  # fmt: skip

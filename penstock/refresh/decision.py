@@ -13,6 +13,8 @@ from penstock.errors import ConfigError, NotYet
 MAX_CHANGE_RATIO = 0.15
 FEW_ROWS = 100
 
+IMMEDIATE = "IMMEDIATE"
+
 
 class Mode(StrEnum):
     """How a stream table is to be kept fresh; AUTO chooses between the other two at each refresh."""
@@ -23,8 +25,8 @@ class Mode(StrEnum):
 
     @classmethod
     def parse(cls, text: str) -> Mode:
-        if text.upper() == "IMMEDIATE":
-            raise NotYet("mode IMMEDIATE", hint="Use AUTO with a short schedule.")
+        if text.upper() == IMMEDIATE:
+            raise NotYet("mode IMMEDIATE", hint="Use AUTO with schedule 'on-commit': it follows each commit at once.")
         try:
             return cls(text.upper())
         except ValueError:

@@ -105,12 +105,12 @@ class Engine:
         return readable(self.catalog)
 
     def refresh(
-        self, names: Sequence[str], to: Frontier | None = None, *, anew: Collection[str] = ()
+        self, names: Sequence[str], to: Frontier | None = None, *, anew: Collection[str] = (), wait: float = 0.0
     ) -> dict[str, Refresh]:
         """Bring stream tables, and those they read, to one frontier in one round."""
         from penstock.refresh import round as rounds
 
-        return rounds.refresh(self.reader, self.catalog, self.plans, names, to, anew) if names else {}
+        return rounds.refresh(self.reader, self.catalog, self.plans, names, to, anew, wait) if names else {}
 
     def position(self, name: str, at: Moment | None = None) -> tuple[Relation, int, Frontier]:
         """A relation, and where it is at a frontier; by default the newest it can be read at.

@@ -18,7 +18,7 @@ from penstock.lake import manifest
 from penstock.lake.publish import Published, publish
 from penstock.lake.reader import Reader
 from penstock.refresh.positions import readable
-from penstock.refresh.schedule import Schedule
+from penstock.refresh.schedule import is_often
 
 if TYPE_CHECKING:
     from penstock.refresh.engine import Engine
@@ -73,7 +73,7 @@ def target(catalog: Catalog) -> Frontier:
     reached = [
         table.frontier
         for table in stream_tables.every(catalog)
-        if table.frontier is not None and table.schedule and Schedule.parse(table.schedule).seconds <= _OFTEN
+        if table.frontier is not None and table.status == "ACTIVE" and is_often(table.schedule, _OFTEN)
     ]
     return Frontier({**newest, **Frontier.meet(reached)})
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from penstock.catalog import attempts, relations, stream_tables
 from penstock.catalog.lease import Lease
@@ -19,15 +20,17 @@ from penstock.cut import Frontier
 from penstock.errors import NotRetained, PenstockError, RefreshError, Suspended
 from penstock.failpoint import FailpointReached, hit
 from penstock.lake.reader import PENDING, Reader, at_round
-from penstock.refresh import compute
+from penstock.refresh import compute, life
 from penstock.refresh.compute import Input, Stored
 from penstock.refresh.dag import upstream_first
 from penstock.refresh.decision import Action, Decision, Mode, Situation, decide
+from penstock.refresh.life import Event, Status
 from penstock.refresh.plans import Plans
 from penstock.refresh.positions import position_at, reached, readable, sources_of
 from penstock.relation.segment import Segment, SegmentWriter
 
 LEASE = "stream tables"
+_IDLE = (Action.NO_DATA, Action.SKIP)
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class Round:
         self._pending: dict[int, list[Segment]] = {}
         self._done: dict[int, Refresh] = {}
         self._suspended: dict[int, str] = {}
+        self._began = datetime.now(UTC)
 
     def refresh(self, names: Sequence[str]) -> dict[str, Refresh]:
         """Compute all of `names` and what they read, commit, and say what was done."""
@@ -90,10 +94,9 @@ class Round:
         started = time.monotonic()
         target = self._target.only(sources_of(table.relation_id, self._known, self._tables))
         try:
+            self._check_held(table)
             self._check_upstream(table)
             outcome = self._outcome(table, target)
-            if table.suspended is not None:
-                stream_tables.suspend(self._catalog, table.relation_id, None)
         except Suspended as reason:
             return self._skip(table, reason)
         except (PenstockError, FailpointReached):
@@ -111,6 +114,10 @@ class Round:
             target,
         )
 
+    def _check_held(self, table: StreamTable) -> None:
+        if table.suspended_by == "hand":
+            raise Suspended(f"stream table {table.name} is suspended: by hand", hint="Resume it first.")
+
     def _check_upstream(self, table: StreamTable) -> None:
         behind = [self._suspended[one] for one in table.inputs if one in self._suspended]
         if behind:
@@ -121,8 +128,9 @@ class Round:
         self._suspended[table.relation_id] = table.name
         reason = why.message.partition(" is suspended: ")[2]
         frontier = table.frontier or Frontier({})
-        if table.suspended != reason:
-            stream_tables.suspend(self._catalog, table.relation_id, reason)
+        if table.suspended_by != "hand" and table.status_reason != reason:
+            status = life.after(table.status, Event.MISFIT)
+            stream_tables.set_status(self._catalog, table.relation_id, status, reason, "inputs")
             line = Refreshed(table.name, Action.SKIP, reason, 0, 0, 0.0, frontier, str(why))
             stream_tables.record(self._catalog, table.relation_id, line)
         return Refresh(table.name, Action.SKIP, reason, 0, 0, 0.0, frontier)
@@ -144,13 +152,15 @@ class Round:
                 f"stream table {table.name} is at {before}, past the asked {target}",
                 hint="A refresh goes forward only. Read the past with table(name, at=frontier).",
             )
-        if table.suspended or any(self._known[one].version > 1 for one in table.inputs):
+        if table.suspended_by or any(self._known[one].version > 1 for one in table.inputs):
             self._plans.of(table, list(self._known.values()))  # raises what suspends it, also when nothing changed
         reader = self._reader.beside(self._pending)
         inputs = [self._input(self._known[one], before, target) for one in table.inputs]
         mode = Mode(table.mode)
         if before and table.name in self._anew:
             return self._compute(reader, table, inputs, Decision(Action.REINITIALIZE, "asked for"))
+        if before and table.reinit_reason is not None:
+            return self._compute(reader, table, inputs, Decision(Action.REINITIALIZE, table.reinit_reason))
         anew = [one.relation.name for one in inputs if before and one.before < one.relation.since]
         if anew and before != target:
             reason = f"{', '.join(anew)} was copied again"
@@ -203,9 +213,13 @@ class Round:
             id_: done
             for id_, done in self._done.items()
             if done.action is not Action.SKIP
-            if self._tables[id_].frontier != done.frontier or id_ in self._pending
+            if self._tables[id_].frontier != done.frontier
+            or id_ in self._pending
+            or done.action not in _IDLE
+            or self._tables[id_].status != Status.ACTIVE
         }
         if not moved and not self._pending:
+            stream_tables.tried(self._catalog, list(self._done), self._began)
             return
         hit("refresh.files_written")
         with self._catalog.commit(self._lease, self._attempt, "refresh") as commit:
@@ -217,6 +231,14 @@ class Round:
                     done.name, done.action, done.reason, done.inserted, done.deleted, done.seconds, done.frontier, None
                 )
                 stream_tables.record(commit, relation_id, line)
+                _check_move(self._tables[relation_id])
+            stream_tables.settle(commit, list(moved))
+            stream_tables.tried(commit, list(self._done), self._began)
+
+
+def _check_move(table: StreamTable) -> None:
+    event = Event.FITS if table.status == Status.SUSPENDED else Event.REFRESHED
+    assert life.after(table.status, event) is Status.ACTIVE
 
 
 def _at(catalog: Catalog, relation: Relation, target: Frontier) -> Relation:
@@ -227,12 +249,13 @@ def _at(catalog: Catalog, relation: Relation, target: Frontier) -> Relation:
 
 def refresh(
     reader: Reader, catalog: Catalog, plans: Plans, names: Sequence[str], to: Frontier | None = None,
-    anew: Collection[str] = (),
+    anew: Collection[str] = (), wait: float = 0.0,
 ) -> dict[str, Refresh]:  # fmt: skip
     """Bring stream tables, and all they read, to `to` (default: everything readable now) in one round.
 
-    Those named in `anew` are computed from their inputs alone, and what is stored of them is corrected by that.
+    Those named in `anew` are computed from their inputs alone, and what is stored of them is corrected by that. Another
+    refresh under way is waited for, for `wait` seconds.
     """
-    with catalog.lease(LEASE) as lease:
+    with catalog.lease(LEASE, wait=wait) as lease:
         attempts.collect(catalog, reader.home, lease)
         return Round(reader, catalog, plans, lease, to or readable(catalog), anew).refresh(names)

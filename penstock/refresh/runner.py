@@ -18,7 +18,7 @@ from penstock.errors import PenstockError, SchemaChanged
 from penstock.refresh.pace import Pace
 from penstock.refresh.positions import readable
 from penstock.refresh.publisher import Publisher
-from penstock.refresh.schedule import Schedule
+from penstock.refresh.schedule import Schedule, parse
 from penstock.refresh.scheduled_verify import ScheduledVerification
 from penstock.refresh.upkeep import Upkeep
 
@@ -105,6 +105,5 @@ def _waiting(engine: Engine) -> set[int]:
 
 
 def _is_due(name: str, schedule: str | None, due: dict[str, float]) -> bool:
-    if schedule is None:
-        return False
-    return name not in due or time.monotonic() - due[name] >= Schedule.parse(schedule).seconds
+    when = parse(schedule)
+    return isinstance(when, Schedule) and (name not in due or time.monotonic() - due[name] >= when.seconds)

@@ -15,7 +15,6 @@ from penstock.catalog.relations import Relation
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
 from penstock.errors import AmbiguousName, NotFound
-from penstock.views.inline import Definition
 
 _VIEWS = """
     SELECT n.nspname, c.relname, pg_get_viewdef(c.oid)
@@ -26,19 +25,29 @@ _VIEWS = """
 """
 
 
-def source_views(catalog: Catalog, known: Sequence[Relation]) -> Definition:
-    """A name's definition, if it is a view of one of the sources; a source is asked only about names unknown here."""
+class SourceViews:
+    """Gives a name's definition, if it is a view of one of the sources, and keeps what it found in `found`.
 
-    def definition(parts: tuple[str, ...]) -> exp.Expr | None:
+    A source is asked only about names unknown here.
+    """
+
+    def __init__(self, catalog: Catalog, known: Sequence[Relation]) -> None:
+        self._catalog = catalog
+        self._known = known
+        self.found: dict[str, str] = {}
+
+    def __call__(self, parts: tuple[str, ...]) -> exp.Expr | None:
+        name = ".".join(parts)
         try:
-            relations.choose(known, ".".join(parts))
+            relations.choose(self._known, name)
         except AmbiguousName:
             return None  # known, more than once: said when the query is compiled
         except NotFound:
-            return _found(parts, sources.every(catalog))
+            tree = _found(parts, sources.every(self._catalog))
+            if tree is not None:
+                self.found[name] = tree.sql(dialect="postgres")
+            return tree
         return None
-
-    return definition
 
 
 def _found(parts: tuple[str, ...], every: Sequence[Source]) -> exp.Expr | None:

@@ -164,7 +164,7 @@ def _is_comparable(engine: Engine, relation: Relation) -> bool:
         return relation.ended is None and not sources.is_partial(options, relation.table)
     table = stream_tables.get(engine.catalog, relation.name)
     read = relations.by_id(engine.catalog, table.inputs)
-    return table.suspended is None and all(_is_comparable(engine, one) for one in read)
+    return table.status != "SUSPENDED" and all(_is_comparable(engine, one) for one in read)
 
 
 def _under_snapshots(
