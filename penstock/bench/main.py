@@ -14,7 +14,7 @@ from penstock.errors import ConfigError
 BENCHMARKS: dict[str, Callable[[Console], list[Figure]]] = {
     "capture": capture.run,
     "refresh": refresh.run,
-    "views": views.run,
+    **{f"views.{name}": part for name, part in views.PARTS.items()},
     **{f"lake.{name}": part for name, part in lake.PARTS.items()},
 }
 

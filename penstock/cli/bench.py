@@ -17,11 +17,14 @@ def bench(
         list[str] | None, typer.Argument(help="Benchmarks, for example refresh, or lake.read; all by default.")
     ] = None,
     scale: Annotated[float | None, typer.Option(help="Below 1: a trial with fewer rows, to see that it runs.")] = None,
+    tpch: Annotated[str | None, typer.Option(help="Scales of TPC-H for views.tpch; 0.1,1 by default.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Time for views.tpch; 30 by default.")] = None,
 ) -> None:
     """Measure penstock on this machine, as ratios within one run."""
     from penstock.bench import main
     from penstock.bench.scale import VARIABLE
+    from penstock.bench.views import settings
 
-    if scale is not None:
-        os.environ[VARIABLE] = str(scale)
+    asked = {VARIABLE: scale, settings.SCALES: tpch, settings.MINUTES: minutes}
+    os.environ |= {name: str(value) for name, value in asked.items() if value is not None}
     raise typer.Exit(main(names or ()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from penstock.catalog.relations import Relation
 from penstock.lake.reader import PENDING, SMALL, Reader, expand, net
 from penstock.refresh import reads
+from penstock.refresh.answers import Answer
 from penstock.refresh.parent_keys import parent_keys
 from penstock.refresh.plans import Plan, Rendered
 from penstock.refresh.reads import At, Frames
@@ -53,37 +54,67 @@ class Changes:
     segments: Mapping[str, list[Segment]]
     inserted: int
     deleted: int
+    answers: tuple[Answer, ...] = ()
 
 
 Writers = Mapping[str, SegmentWriter]
 
 
-def differential(
-    reader: Reader, plan: Plan, inputs: Sequence[Input], stored: Stored, writers: Writers
-) -> Changes | None:
+@dataclass(frozen=True)
+class Prepared:
+    """A differential refresh before Spark is asked: its program, and what of it is in memory."""
+
+    rendered: Rendered
+    reader: Reader
+    deltas: Mapping[Read, pa.Table | DataFrame]
+    places: Mapping[Read, At]
+    known: reads.Known
+    answers: tuple[Answer, ...]
+    changes: int
+
+    @property
+    def all_in_memory(self) -> bool:
+        there = self.rendered.program.reads <= self.known.keys()
+        return there and sum(rows.num_rows for rows in self.known.values()) <= 2 * SMALL
+
+
+def prepare(reader: Reader, plan: Plan, inputs: Sequence[Input], stored: Stored) -> Prepared | None:
     """None if nothing changed that the view can see."""
     view = plan.view
-    if sum(reader.changed_rows(one.relation, one.before, one.after) for one in inputs) <= SMALL:
+    changes = {one.relation.name: reader.changed_rows(one.relation, one.before, one.after) for one in inputs}
+    if sum(changes.values()) <= SMALL:
         reader = reader.light()
     deltas = _visible_changes(reader, view, inputs)
     if not deltas:
         return None
     sizes = {one.relation.name: size(reader, one.relation) for one in inputs}
     sizes |= {name: size(reader, relation) for name, relation in stored.relations.items()}
-    changes = {one.relation.name: reader.changed_rows(one.relation, one.before, one.after) for one in inputs}
     growing = frozenset(read.relation for read, rows in deltas.items() if _only_grows(rows))
     rendered = plan.delta(frozenset(read.relation for read in deltas), sizes, changes, growing)
     places = {read: _at(read, view, inputs, stored) for read in rendered.program.reads}
     keys = parent_keys(reader.catalog, [(one.relation, one.before, one.after) for one in inputs])
-    known = reads.in_memory(reader, rendered.program, deltas, places, keys)
-    if rendered.program.reads <= known.keys() and sum(rows.num_rows for rows in known.values()) <= 2 * SMALL:
+    known, answers = reads.in_memory(reader, rendered.program, deltas, places, keys)
+    return Prepared(rendered, reader, deltas, places, known, tuple(answers), sum(changes.values()))
+
+
+def differential(
+    reader: Reader, plan: Plan, inputs: Sequence[Input], stored: Stored, writers: Writers
+) -> Changes | None:
+    """None if nothing changed that the view can see."""
+    ready = prepare(reader, plan, inputs, stored)
+    if ready is None:
+        return None
+    rendered, reader = ready.rendered, ready.reader
+    if ready.all_in_memory:
         rendered = rendered.in_memory
-        frames = reads.frames_in_memory(reader, rendered.program, known, places)
+        frames = reads.frames_in_memory(reader, rendered.program, ready.known, ready.places)
     else:
-        frames = reads.frames(reader, rendered.program, known, deltas, places)
-    if sum(changes.values()) <= SMALL:
-        return _write_rows(_collect(reader, rendered, frames, stored), writers)
-    return _write_frames(_outputs(reader, rendered, frames, stored), writers)
+        frames = reads.frames(reader, rendered.program, ready.known, ready.deltas, ready.places)
+    if ready.changes <= SMALL:
+        made = _write_rows(_collect(reader, rendered, frames, stored), writers)
+    else:
+        made = _write_frames(_outputs(reader, rendered, frames, stored), writers)
+    return replace(made, answers=ready.answers)
 
 
 def full_refresh(reader: Reader, plan: Plan, inputs: Sequence[Input], stored: Stored, writers: Writers) -> Changes:
@@ -101,14 +132,20 @@ def full_refresh(reader: Reader, plan: Plan, inputs: Sequence[Input], stored: St
     return _write_frames({name: _minus_frame(reader, rows, stored, name) for name, rows in made.items()}, writers)
 
 
-def anew(reader: Reader, plan: Plan, inputs: Mapping[str, tuple[Relation, int]]) -> DataFrame:
-    """The view's rows, computed from its inputs at their positions; nothing stored of it is read."""
+def query_alone(reader: Reader, plan: Plan, inputs: Mapping[str, tuple[Relation, int]]) -> DataFrame:
+    """The view's weighted rows, computed from its inputs at their positions; nothing stored of it is read."""
     rendered = plan.full()
+    output = rendered.program.outputs[VIEW]
     _bind({
         read: reader.rows(*inputs[read.relation], plan.view.used_columns[read.relation])
         for read in rendered.program.reads
     })  # fmt: skip
-    frame = reader.spark().sql(rendered.program.outputs[VIEW].sql)
+    return reader.spark().sql(output.sql)
+
+
+def anew(reader: Reader, plan: Plan, inputs: Mapping[str, tuple[Relation, int]]) -> DataFrame:
+    """The same as plain rows."""
+    frame = query_alone(reader, plan, inputs)
     names = [column for column in frame.columns if column != WEIGHT]
     return expand(net(frame, names), names)
 

@@ -59,3 +59,9 @@ def _within(name: str, one: Range) -> SparkColumn:
     column = F.col(quoted(name))
     found = column.between(F.lit(one.low), F.lit(one.high))
     return found | column.isNull() if one.null else found
+
+
+def text(boxes: Sequence[Box]) -> str:
+    """The same for people."""
+    each = [" and ".join(f"{name} from {one.low} to {one.high}" for name, one in box.items()) for box in boxes]
+    return " or ".join(each)

@@ -15,7 +15,9 @@ from pyspark.sql import DataFrame
 from penstock.catalog.relations import Relation
 from penstock.lake.partial_state import partial_state
 from penstock.lake.reader import Reader
-from penstock.refresh.key_ranges import inside, ranges
+from penstock.refresh import answers
+from penstock.refresh.answers import Answer
+from penstock.refresh.key_ranges import inside, ranges, text
 from penstock.refresh.known_children import ParentKey, told
 from penstock.relation.segment import rows_with_weight
 from penstock.views import TERM, Match, Program, Reach, Read
@@ -43,14 +45,20 @@ def in_memory(
     deltas: Mapping[Read, pa.Table | DataFrame],
     states: Mapping[Read, At],
     keys: Sequence[ParentKey] = (),
-) -> Known:
-    """The reads of the program that are few rows, without Spark; `keys` are foreign keys that hold."""
+) -> tuple[Known, list[Answer]]:
+    """The reads of the program that are few rows, without Spark, and how all are answered; `keys` are foreign keys
+    that hold."""
     known = {read: rows for read, rows in deltas.items() if isinstance(rows, pa.Table)}
+    found = [answers.changed(read, known[read].num_rows if read in known else None) for read in deltas]
     keys = [key for key in keys if Read("delta", key.child) in known or Read("delta", key.child) not in deltas]
     for reached in program.reach:
-        if (rows := _reached(reader, reached, known, states[reached.read], keys)) is not None:
+        rows, answer = _reached(reader, reached, known, states[reached.read], keys)
+        if rows is not None:
             known[reached.read] = rows
-    return known
+        found.append(answer)
+    listed = {answer.read for answer in found}
+    whole = sorted(program.reads - listed, key=str)
+    return known, found + [answers.scanned(read, "", "nothing ties its rows to the changes") for read in whole]
 
 
 def frames_in_memory(reader: Reader, program: Program, known: Known, states: Mapping[Read, At]) -> Frames:
@@ -101,16 +109,26 @@ def _state(reader: Reader, read: Read, program: Program, known: Known, at: At) -
     return rows
 
 
-def _reached(reader: Reader, reached: Reach, known: Known, at: At, keys: Sequence[ParentKey]) -> pa.Table | None:
-    if not all(match.by in known for match in reached.matches):
-        return None
+def _reached(
+    reader: Reader, reached: Reach, known: Known, at: At, keys: Sequence[ParentKey]
+) -> tuple[pa.Table | None, Answer]:
+    missing = [match.by for match in reached.matches if match.by not in known]
+    if missing:
+        why = f"tied to {missing[0].kind} of {missing[0].relation}, which is not in memory"
+        return None, answers.scanned(reached.read, "", why)
     schema = rows_with_weight(at.relation.schema, at.columns)
     answer = told(reached, keys, known, schema.empty_table())
     wanted = wanted_values(reached, known, at.relation, {} if answer is None else answer.left)
     rows = partial_state(reader, at.relation, at.position, at.columns, wanted) if wanted else schema.empty_table()
-    if answer is None or rows is None:
-        return rows
-    return pa.concat_tables([rows, answer.beside(wanted).select(schema.names).cast(schema)])
+    values = sum(each.num_rows for each in wanted)
+    if rows is None:
+        why = f"too many rows to look up {values:,} values in"
+        return None, answers.scanned(reached.read, text(ranges(wanted)), why)
+    beside = None if answer is None else answer.beside(wanted).select(schema.names).cast(schema)
+    whole = rows if beside is None else pa.concat_tables([rows, beside])
+    columns = [", ".join(each.column_names) for each in wanted]
+    by_key = None if beside is None else beside.num_rows
+    return whole, answers.looked_up(reached.read, columns, values, whole.num_rows, by_key)
 
 
 def wanted_values(

@@ -21,6 +21,7 @@ from penstock.errors import NotRetained, PenstockError, RefreshError, Suspended
 from penstock.failpoint import FailpointReached, hit
 from penstock.lake.reader import PENDING, Reader, at_round
 from penstock.refresh import compute, life
+from penstock.refresh.answers import Answer
 from penstock.refresh.compute import Input, Stored
 from penstock.refresh.dag import upstream_first
 from penstock.refresh.decision import Action, Decision, Mode, Situation, decide
@@ -44,6 +45,7 @@ class Refresh:
     deleted: int
     seconds: float
     frontier: Frontier
+    reads: tuple[Answer, ...] = ()  # of a differential refresh: how each thing it needed was read
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class _Outcome:
     written: Mapping[int, list[Segment]]
     inserted: int = 0
     deleted: int = 0
+    reads: tuple[Answer, ...] = ()
 
 
 class Round:
@@ -112,6 +115,7 @@ class Round:
             outcome.deleted,
             time.monotonic() - started,
             target,
+            outcome.reads,
         )
 
     def _check_held(self, table: StreamTable) -> None:
@@ -206,7 +210,7 @@ class Round:
                 return _Outcome(Decision(Action.NO_DATA, "no change that the view can see"), {})
             changes = found
         written = {outputs[name].id: segments for name, segments in changes.segments.items()}
-        return _Outcome(decision, written, changes.inserted, changes.deleted)
+        return _Outcome(decision, written, changes.inserted, changes.deleted, changes.answers)
 
     def _commit(self) -> None:
         moved = {

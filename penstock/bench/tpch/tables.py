@@ -77,6 +77,21 @@ TABLES: tuple[Table, ...] = (
 )
 
 
+# child, its columns, parent
+FOREIGN_KEYS: tuple[tuple[str, str, str], ...] = (
+    ("nation", "n_regionkey", "region"),
+    ("supplier", "s_nationkey", "nation"),
+    ("customer", "c_nationkey", "nation"),
+    ("partsupp", "ps_partkey", "part"),
+    ("partsupp", "ps_suppkey", "supplier"),
+    ("orders", "o_custkey", "customer"),
+    ("lineitem", "l_orderkey", "orders"),
+    ("lineitem", "l_partkey", "part"),
+    ("lineitem", "l_suppkey", "supplier"),
+    ("lineitem", "l_partkey, l_suppkey", "partsupp"),
+)
+
+
 def generate(folder: Path, scale: float) -> dict[str, Path]:
     """A CSV file per table, with a header line."""
     beside = Path(sys.executable).with_name("tpchgen-cli")

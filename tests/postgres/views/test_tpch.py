@@ -13,8 +13,9 @@ from postgres.views.maintained import Beside
 from postgres.views.tpch import Tpch, tiny
 
 from penstock.bench.tpch.queries import QUERIES
+from penstock.bench.views.plan import Recorded
 from penstock.embedded import EmbeddedPostgres
-from penstock.views import Described, PostgresTyper, compile_view, delta
+from penstock.views import PostgresTyper, compile_view, delta
 
 ROUNDS = 10
 
@@ -40,19 +41,6 @@ def test_all_queries_follow(tpch: Tpch) -> None:
         for view in views:
             view.follow(changed, last=number == ROUNDS - 1)
     assert not [view.schema for view in views if not view.rows_seen], "a query that selects nothing proves nothing"
-
-
-class Recorded:
-    """Answers from memory what PostgreSQL answered before."""
-
-    def __init__(self, typer: PostgresTyper) -> None:
-        self._typer = typer
-        self._known: dict[str, tuple[Described, ...]] = {}
-
-    def describe(self, sql: str) -> tuple[Described, ...]:
-        if sql not in self._known:
-            self._known[sql] = self._typer.describe(sql)
-        return self._known[sql]
 
 
 @pytest.mark.parametrize("name", QUERIES)
