@@ -7,7 +7,7 @@ A session starts Spark, and opens a source's replication connection, only when a
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -24,10 +24,13 @@ from penstock.catalog.stream_tables import Refreshed
 from penstock.catalog.verifications import Verified
 from penstock.config import Settings
 from penstock.cut import Frontier
+from penstock.errors import InvalidQuery
 from penstock.refresh.engine import Engine
+from penstock.refresh.monitor import Monitor
 from penstock.refresh.positions import readable
 from penstock.refresh.status import Status, status
 from penstock.relation.home import Home
+from penstock.sql.answer import Answer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
     from penstock.refresh.round import Refresh
     from penstock.refresh.verify import Verification
 
-__all__ = ["Session", "Status", "connect"]
+__all__ = ["Answer", "Session", "Status", "connect"]
 
 
 def connect(
@@ -205,13 +208,15 @@ class Session:
 
         return define.drop(self.catalog, self.home, name, cascade=cascade)
 
-    def refresh(self, name: str, to: Frontier | None = None) -> Refresh:
+    def refresh(self, name: str, to: Frontier | None = None, *, full: bool = False) -> Refresh:
         """Bring a stream table, and those it reads, to a frontier (default: all that can be read) in one round.
 
+        `full` computes it from its inputs alone, and what is stored of it is corrected by that.
         A refresh that is under way, also in another process, is waited for.
         """
         stream_tables.get(self.catalog, name)
-        return self.engine.refresh([name], to, wait=self.engine.settings.lock_timeout)[name]
+        anew = [name] if full else ()
+        return self.engine.refresh([name], to, anew=anew, wait=self.engine.settings.lock_timeout)[name]
 
     def refresh_all(self, to: Frontier | None = None) -> dict[str, Refresh]:
         """Bring all stream tables to one frontier in one round."""
@@ -266,12 +271,25 @@ class Session:
         """Let go of a pin."""
         pins.release(self.catalog, pin)
 
-    def execute(self, statement: str, at: Moment | None = None) -> DataFrame:
-        """Run a SELECT (Spark SQL) over tables and stream tables, all at one frontier: the newest, or `at`."""
-        from penstock.sql.select import select
+    def execute(self, statement: str, at: Moment | None = None) -> DataFrame | Answer:
+        """Run SQL (docs/sql.md): one statement, or several with `;` between them; the answer of the last one.
 
-        frontier = None if at is None else self.engine.frontier_at(at)
-        return select(self.catalog, self.engine.reader, statement, at=frontier)
+        A SELECT (Spark SQL) answers with a DataFrame over tables and stream tables, all at one frontier: the newest, or
+        `at`. Any other answers with an `Answer` of `columns`, `rows` and a `message`. Nothing is run unless all
+        statements are well written.
+        """
+        answers = list(self.execute_each(statement, at))
+        if not answers:
+            raise InvalidQuery("there is no statement", hint="Write one, such as SHOW STREAM TABLES.")
+        return answers[-1]
+
+    def execute_each(self, text: str, at: Moment | None = None) -> Iterator[DataFrame | Answer]:
+        """Run statements one after the other; the answer of each when it is done."""
+        from penstock.sql.grammar import parse
+        from penstock.sql.run import run
+
+        parsed = parse(text)
+        return (run(self, one.statement, at) for one in parsed)
 
     # The lake and the source ------------------------------------------------------------------------------------------
 
@@ -367,6 +385,26 @@ class Session:
         table = stream_tables.get(self.catalog, name)
         view = explain(self.engine.plans.of(table, relations.every(self.catalog)).view)
         return f"{view}\n{explain_publishing(self.engine, relation)}"
+
+    def explain_query(self, query: str, name: str = "query") -> str:
+        """How a stream table with this query would be kept fresh; nothing is made."""
+        from penstock.refresh.define import Wanted, define
+        from penstock.views import explain
+
+        known = relations.every(self.catalog)
+        definition = define(self.catalog, Wanted(query), known)
+        return explain(self.engine.plans.compile(name, definition.query, definition.dialect, known))
+
+    @property
+    def monitor(self) -> Monitor:
+        """Stream tables, refreshes, sources and slots, as they are now (docs/monitoring.md)."""
+        return Monitor(self.catalog)
+
+    def dag(self) -> str:
+        """What is computed from what, as indented text: a stream table, and under it what it reads."""
+        from penstock.refresh.dag_text import dag_text
+
+        return dag_text(self.monitor.dependencies(), self.monitor.stream_tables())
 
     def status(self) -> Status:
         """How far every source is captured and how fresh every stream table is; needs no Spark."""

@@ -72,12 +72,17 @@ class Captures:
     def add(
         self, name: str, dsn: str, tables: Sequence[str], options: dict[str, Any], progress: Progress | None = None
     ) -> Source:
-        """Register the source and copy its tables; again, it ends what was interrupted and takes in new tables."""
+        """Register the source and copy its tables; again, it ends what was interrupted and takes in new tables.
+
+        The slot has a name of its own, unless `slot_name` is among the options.
+        """
+        slot = options.get("slot_name")
+        options = {option: value for option, value in options.items() if option != "slot_name"}
         _check_arguments(name, tables, options)
         known = sources.lookup(self._catalog, name)
         if known is None:
-            self._register(name, dsn, tables, options)
-        elif (known.dsn, known.options) != (dsn, options):
+            self._register(name, dsn, tables, options, slot)
+        elif (known.dsn, known.options) != (dsn, options) or slot not in (None, known.slot):
             raise AlreadyExists(
                 f"source {name!r} exists with other settings",
                 hint="Use another name, or remove it first: that drops its slot and its tables here.",
@@ -139,10 +144,10 @@ class Captures:
         with self._catalog.lease(f"source {name}") as lease:
             yield lease
 
-    def _register(self, name: str, dsn: str, tables: Sequence[str], options: dict[str, Any]) -> None:
+    def _register(self, name: str, dsn: str, tables: Sequence[str], options: dict[str, Any], slot: str | None) -> None:
         suffix = secrets.token_hex(3)
         publication = options.get("publication_name") or f"penstock_{name}"
-        slot = f"penstock_{name}_{suffix}"
+        slot = slot or f"penstock_{name}_{suffix}"
         config = SourceConfig.from_dsn(
             dsn, tables=tables, slot_name=slot, **{"publication_name": publication, **_options(options)}
         )
@@ -346,5 +351,3 @@ def _check_arguments(name: str, tables: Sequence[str], options: dict[str, Any]) 
     for option, (values, hint) in _OTHERWISE.items():
         if options.get(option) in values:
             raise NotYet(f"{option} {options[option]!r} for a home", hint=hint)
-    if "slot_name" in options:
-        raise ConfigError("slot_name cannot be given", hint="penstock makes a slot of its own for every source.")

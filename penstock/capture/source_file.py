@@ -66,7 +66,7 @@ def read_file(path: str | Path, types: Mapping[str, str]) -> list[SourceSpec]:
 
 def read_source(name: str, given: Any, types: Mapping[str, str]) -> SourceSpec:
     where = f"source {name}"
-    one = dict(_mapping(_filled(given, where), where))
+    one = dict(_mapping(filled(given, where), where))
     schemas = _mapping(one.pop("schemas", {"public": "*"}), f"{where}: schemas")
     dsn = _dsn(one, where)
     tables, options, excluded = _tables(schemas, where)
@@ -77,12 +77,12 @@ def read_source(name: str, given: Any, types: Mapping[str, str]) -> SourceSpec:
     return SourceSpec(name, dsn, tuple(tables), {**plain, **options}, excluded)
 
 
-def _filled(value: Any, where: str) -> Any:
+def filled(value: Any, where: str) -> Any:
     """Texts with variables of the environment put in their place."""
     if isinstance(value, Mapping):
-        return {key: _filled(inner, where) for key, inner in value.items()}
+        return {key: filled(inner, where) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_filled(inner, where) for inner in value]
+        return [filled(inner, where) for inner in value]
     if not isinstance(value, str):
         return value
     missing = [name for name in _VARIABLE.findall(value) if name not in os.environ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,6 +12,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from penstock.errors import PenstockError
+from penstock.passwords import without_password
+
+__all__ = ["age", "cell", "complain", "one_line", "out", "print_json", "size", "table", "without_password"]
 
 
 def out() -> Console:
@@ -27,8 +29,8 @@ def complain(error: PenstockError) -> None:
         console.print(f"[bold yellow]Hint:[/] {escape(one_line(error.hint))}")
 
 
-def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, default=str, ensure_ascii=False))
+def print_json(value: Any, *, line: bool = False) -> None:
+    print(json.dumps(value, indent=None if line else 2, default=str, ensure_ascii=False))
 
 
 def table(
@@ -83,12 +85,3 @@ def one_line(text: str) -> str:
     'connection failed Is the server running?'
     """
     return " ".join(text.split())
-
-
-def without_password(dsn: str) -> str:
-    """
-    >>> without_password("postgresql://ada:s3cret@db/shop"), without_password("host=db password='a b' user=ada")
-    ('postgresql://ada:***@db/shop', 'host=db password=*** user=ada')
-    """
-    dsn = re.sub(r"(://[^:/@\s]+:)[^@\s]*@", r"\1***@", dsn)
-    return re.sub(r"(?i)\b(password\s*=\s*)('(?:\\.|[^'\\])*'|[^\s&]+)", r"\1***", dsn)

@@ -15,7 +15,7 @@ from penstock.catalog import relations, stream_tables
 from penstock.catalog.relations import Relation
 from penstock.catalog.store import Catalog
 from penstock.cut import Frontier
-from penstock.errors import ConfigError, InvalidQuery, NotRetained, NotYet
+from penstock.errors import ConfigError, InvalidQuery, NotRetained
 from penstock.lake.reader import Reader
 from penstock.refresh.positions import position_at, readable
 
@@ -45,12 +45,6 @@ def select(
 
 
 def _parse(statement: str, dialect: str) -> exp.Expr:
-    verb = statement.strip().split(None, 1)[:1]
-    if not verb or verb[0].upper() not in ("SELECT", "WITH", "VALUES", "("):
-        raise NotYet(
-            f"the statement {verb[0].upper() if verb else ''}".strip(),
-            hint="A SELECT can be run; the rest is there as calls and commands.",
-        )
     try:
         return sqlglot.parse_one(statement, dialect=dialect)
     except SqlglotError as error:

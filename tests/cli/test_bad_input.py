@@ -104,7 +104,10 @@ IN_A_HOME = [
     (["sql", "SELECT 1", "--at", "yesterday"], "neither a frontier, an LSN nor a time", "Write"),
     (["publish", "orders"], "no table or stream table 'orders'", "Known relations"),
     (["sql", "SELECT * FROM orders"], "no table or stream table 'orders'", "Known relations"),
-    (["sql", "CREATE STREAM TABLE v AS SELECT 1"], "not available yet", ""),
+    (["sql", "CREATE STREAM TABLE v MODE IMMEDIATE AS SELECT 1 AS a"], "mode IMMEDIATE is not available yet", "AUTO"),
+    (["sql", "CREATE STREAM TABLE v\n SELECT 1"], "line 2, column 2: expected AS, SCHEDULE", "Write it as"),
+    (["sql", "CREATE SOURCE s WITH (database = 'x', slot.nam = 'y')"], "no such source option: slot.nam", "slot.name"),
+    (["sql", "--file", "nowhere.sql"], "nowhere.sql cannot be read", "path"),
     (["sql", "SELECT FROM WHERE"], "this is not spark SQL", "Check"),
 ]
 
