@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 LIVES  ?= 500
 
-# Processes that share the tests: one has all of those on Spark, the rest is divided among the others, which mostly wait.
+# Processes that share the tests, a file at a time; each has its own Spark session.
 LANES  ?= 2
 PYTEST  = $(BIN)/pytest -n $(LANES) --dist loadscope --no-loadscope-reorder
 

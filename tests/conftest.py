@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from hypothesis import settings
-from lanes import SPARK, Lanes, lane
+from lanes import Lanes, on_spark
 from psycopg import sql
 from servers import NEWEST, server_version, start_server
 
@@ -38,8 +38,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """`since(version, feature)`: the test needs a feature that older servers do not have."""
-    if "PYTEST_XDIST_WORKER" in os.environ:  # the longest lane begins first
-        items.sort(key=lambda item: lane(item.nodeid) != SPARK)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: not on_spark(item.nodeid))
     for item in items:
         for marker in item.iter_markers("since"):
             version, feature = marker.args
