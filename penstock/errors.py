@@ -133,7 +133,13 @@ class SchemaChanged(SourceError):
 
 
 class FormChanged(SchemaChanged):
-    """A value came that only the text form of its column can hold: to the column, a change of its type."""
+    """A value came that its column's form cannot hold, `schema.table.column`: to the column, a change of its type."""
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, table: str | None = None, column: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint, table=table)
+        self.column = column
 
 
 class BecameNullable(SchemaChanged):

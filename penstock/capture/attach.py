@@ -7,9 +7,10 @@ made, so that nothing holds WAL on a server that nobody reads.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import psycopg
 
@@ -24,7 +25,7 @@ from penstock.capture.copy_pool import open_snapshot
 from penstock.capture.copy_ranges import CopyRange, TableSize, plan_ranges, table_sizes
 from penstock.capture.discover import SourceTable, discover
 from penstock.capture.evolution import Known
-from penstock.capture.forms import choose_forms
+from penstock.capture.forms import in_recorded_forms, looked_at, looked_at_again, native_forms
 from penstock.capture.publication import (
     Membership,
     check_membership,
@@ -68,13 +69,15 @@ class PreparedCopy:
     tables: dict[str, SourceTable]
     sizes: dict[str, TableSize]
     ranges: list[CopyRange]
+    column_forms: Mapping[str, str]
 
     def close(self) -> None:
         for one in self.connections:
             one.close()
 
     def reader(self, *, anew: bool = False) -> SnapshotReader:
-        return SnapshotReader(self.connections, self.point, self.tables, self.ranges, self.sizes, anew=anew)
+        look_again = partial(looked_at_again, overrides=self.column_forms)
+        return SnapshotReader(self.connections, self.point, self.tables, self.ranges, self.sizes, look_again, anew=anew)
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,13 @@ class Attached:
     copy: PreparedCopy | None = None  # the same copy, for whoever reads it without the stream
 
 
-def attach_new(connection: Connection, config: SourceConfig, expected: Mapping[str, Schema] | None) -> Attached:
+def attach_new(
+    connection: Connection,
+    config: SourceConfig,
+    expected: Mapping[str, Schema] | None,
+    look: Callable[[str], bool] | None = None,
+) -> Attached:
+    """`look` says of which tables all values shall be looked at now, since their copy cannot start again."""
     check_truncates(connection, config.assume_no_truncate)
     only = config.snapshot_mode == "initial_only"
     publication = None if only else config.publication_name
@@ -106,7 +115,8 @@ def attach_new(connection: Connection, config: SourceConfig, expected: Mapping[s
     check_expected(found, expected)
     if config.toast_handling == "require-full":
         check_full(connection, found.values())
-    tables = choose_forms(connection, found, config.column_forms, look=config.snapshot_mode != "never")
+    looked = {name: table for name, table in found.items() if look is not None and look(name)}
+    tables = native_forms(found, config.column_forms) | looked_at(connection, looked, config.column_forms)
     undo = ExitStack()
     try:
         if not only:
@@ -171,7 +181,7 @@ def attach_restored(
     if not config.two_phase:  # what is prepared has rows before it has a commit
         confirmed = status.confirmed_lsn if status else None
         check_same_log(connection, config.publication_name, state, confirmed, tables)
-    tables = _as_captured(connection, config, tables, expected or {})
+    tables = _as_captured(connection, config, tables, expected or {}, state)
     if config.snapshot_mode == "always":
         snapshot = copy_again(connection, config, tables)
         return Attached(identity, tables, snapshot.point, snapshot.reader(anew=True), before=state.lsn)
@@ -237,16 +247,25 @@ def loosened(recorded: Schema, found: Schema) -> Schema:
 
 
 def _as_captured(
-    connection: Connection, config: SourceConfig, tables: dict[str, SourceTable], expected: Mapping[str, Schema]
+    connection: Connection,
+    config: SourceConfig,
+    tables: dict[str, SourceTable],
+    expected: Mapping[str, Schema],
+    state: Checkpoint,
 ) -> dict[str, SourceTable]:
-    """The recorded forms; and a column that became NOT NULL meanwhile may still be NULL in the WAL before that."""
+    """The recorded forms; a position that has none recorded calls for a look at the values.
+
+    A column that became NOT NULL meanwhile may still be NULL in the WAL before that.
+    """
     recorded = {
         name: replace(table, schema=held_as(expected[name], table.schema))
         for name, table in tables.items()
         if name in expected
     }
     others = {name: table for name, table in tables.items() if name not in expected}
-    return recorded | choose_forms(connection, others, config.column_forms)
+    if state.forms is None:
+        return recorded | looked_at(connection, others, config.column_forms)
+    return recorded | in_recorded_forms(native_forms(others, config.column_forms), state.forms)
 
 
 def held_as(expected: Schema, found: Schema) -> Schema:
@@ -329,7 +348,7 @@ def start_copy(
         # On a connection that has the locks: another would wait behind a DDL that waits for them.
         sizes = table_sizes(opened[0], tables)
         ranges = plan_ranges(opened[0], tables, sizes, config.copy_range_blocks, config.copy_workers)
-        return PreparedCopy(opened, created.consistent_point, tables, sizes, ranges)
+        return PreparedCopy(opened, created.consistent_point, tables, sizes, ranges, config.column_forms)
     except BaseException:
         for one in opened:
             one.close()

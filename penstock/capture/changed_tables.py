@@ -13,13 +13,14 @@ from contextlib import AbstractContextManager
 
 from penstock.capture import membership
 from penstock.capture.home_options import SchemaPolicy, schema_policy
-from penstock.catalog import source_events, sources
+from penstock.catalog import copies, source_events, sources
 from penstock.catalog.lease import Lease
 from penstock.catalog.source_events import SourceEvent
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
 from penstock.errors import (
     BecameNullable,
+    FormChanged,
     MissingPrivilege,
     NotFound,
     NotYet,
@@ -72,12 +73,17 @@ class ChangedTables:
     def copy_instead(self, name: str, change: SchemaChanged) -> None:
         """A table that cannot be followed is copied again, and the source's others go on; if that may not be, stop.
 
-        For a column that may be NULL now, opening again is enough: the catalog is asked then.
+        For a column that may be NULL now, opening again is enough: the catalog is asked then. A value that the form of
+        a column cannot hold is no change while the table is copied: it chooses the form.
         """
         source = sources.get(self._catalog, name)
         if change.table is None or source.checkpoint is None:
             raise change
-        if self.policy(source) == "pause":
+        misfit = isinstance(change, FormChanged)
+        if isinstance(change, FormChanged) and change.column in source.options.get("column_forms", {}):
+            raise change
+        copied = any(one.name == change.table for one in copies.pending(self._catalog, source.id))
+        if self.policy(source) == "pause" and not (misfit and copied):
             event = SourceEvent(change.table, "paused", change.message, source.captured, alert=True)
             source_events.record_once(self._catalog, source.id, event)
             raise change
@@ -88,7 +94,7 @@ class ChangedTables:
         event = SourceEvent(change.table, "resync", f"{change.message}; it is copied again", source.captured)
         try:
             with self._alone(name) as lease:
-                membership.copy_again(self._catalog, lease, source, change.table, event)
+                membership.copy_again(self._catalog, lease, source, change.table, event, look=misfit)
         except (UnsafeTable, NotFound, MissingPrivilege) as refusal:
             self._end(source, change.table, f"{change.message}; it cannot be copied again: {refusal.message}")
 

@@ -6,9 +6,10 @@ It also names the server, the database and the slot, so that a position is never
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.capture.forms import Forms
 from penstock.errors import ConfigError
 from penstock.lsn import Lsn
 
@@ -35,10 +36,11 @@ class Checkpoint:
     lsn: Lsn
     mark: Mark | None = None
     publication: int = 0  # its OID: one that was made anew under the same name has missed changes; 0 is not known
+    forms: Forms | None = field(default=None, hash=False)  # of the columns that are not in their native one
 
     def to_json(self) -> str:
         """
-        >>> c = Checkpoint("7", 1, "shop", "s", Lsn(16), Mark(Lsn(8), 99))
+        >>> c = Checkpoint("7", 1, "shop", "s", Lsn(16), Mark(Lsn(8), 99), forms={"public.t.n": (1700, "string")})
         >>> Checkpoint.from_json(c.to_json()) == c
         True
         """
@@ -51,6 +53,7 @@ class Checkpoint:
                 "lsn": str(self.lsn),
                 "mark": self.mark and [str(self.mark.lsn), self.mark.time],
                 "publication": self.publication,
+                "forms": self.forms,
             }
         )
 
@@ -66,11 +69,16 @@ class Checkpoint:
                 Lsn.parse(raw["lsn"]),
                 _mark(raw.get("mark")),
                 int(raw.get("publication", 0)),
+                _forms(raw.get("forms")),
             )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ConfigError(
                 f"not a checkpoint: {text!r}", hint="Pass what Checkpoint.to_json() gave, unchanged."
             ) from error
+
+
+def _forms(raw: dict[str, Any] | None) -> Forms | None:
+    return None if raw is None else {str(name): (int(oid), str(spark)) for name, (oid, spark) in raw.items()}
 
 
 def _mark(raw: list[Any] | None) -> Mark | None:

@@ -1,13 +1,14 @@
-"""Which form each column takes: its type's native one where every value that exists fits, else the text form.
+"""Which form each column takes: its type's native one where every value that exists fits, else one that holds them.
 
-Only columns whose type has values that its native form cannot hold are looked at, all of a table in one query. Values
-may change between the look and the copy: the copy then stops with FormChanged, and the next look sees them. A source
-that goes on keeps the forms it recorded.
+A table is copied in native forms. The first value that does not fit ends its copy with FormChanged; then all values are
+looked at, in one query, and the copy starts again with forms that hold them. Only columns whose type has values that
+its native form cannot hold are looked at. Values may change between the look and the copy: the next FormChanged, and
+the next look, sees them. A source that goes on keeps the forms it recorded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,10 +16,12 @@ import pyarrow as pa
 from psycopg import sql
 
 from penstock.capture.connection import Connection, translated
-from penstock.capture.discover import SourceTable
+from penstock.capture.discover import SourceTable, in_key
 from penstock.errors import ConfigError
 from penstock.relation.schema import Column
-from penstock.relation.types import UNCONSTRAINED_NUMERIC, list_of
+from penstock.relation.types import UNCONSTRAINED_NUMERIC, arrow_type, list_of
+
+Forms = Mapping[str, tuple[int, str]]  # by schema.table.column: the OID of its type, and how Spark calls its form
 
 _DIGITS = 38
 _NO_MIN_SCALE = 130000  # before it, trailing zeros count as digits
@@ -41,29 +44,72 @@ class _Look:
     form: Callable[[Sequence[Any]], pa.DataType]
 
 
-def choose_forms(
-    connection: Connection,
-    tables: Mapping[str, SourceTable],
-    overrides: Mapping[str, str] | None = None,
-    *,
-    look: bool = True,
+def native_forms(
+    tables: Mapping[str, SourceTable], overrides: Mapping[str, str] | None = None
 ) -> dict[str, SourceTable]:
-    """The tables with the form of every column. `overrides` maps `schema.table.column` to `text` or `native`.
-
-    Without `look` (a source that copies nothing) the values that exist do not matter.
-    """
+    """The tables in native forms. `overrides` maps `schema.table.column` to `text` or `native`."""
     given = dict(overrides or {})
     _check(given, tables)
-    version = connection.info.server_version
+    return {
+        name: _in_forms(table, {c.name: pa.string() for c in table.schema.columns if _asked(table, c, given) == "text"})
+        for name, table in tables.items()
+    }
+
+
+def looked_at(
+    connection: Connection, tables: Mapping[str, SourceTable], overrides: Mapping[str, str] | None = None
+) -> dict[str, SourceTable]:
+    """The tables in forms that hold all values that the connection sees, except where `overrides` say otherwise."""
+    given, version = dict(overrides or {}), connection.info.server_version
+    chosen = native_forms(tables, given)
+    for name, table in chosen.items():
+        open_to = [column for column in table.schema.columns if _asked(table, column, given) is None]
+        looks = [found for column in open_to if (found := _look(column, version)) is not None]
+        if looks:
+            chosen[name] = _in_forms(table, _answers(connection, table, looks))
+    return chosen
+
+
+def looked_at_again(connection: Connection, table: SourceTable, overrides: Mapping[str, str]) -> SourceTable:
+    """A table of which a value did not fit, in forms that do; the same table if `overrides` leave no other form."""
+    native = replace(
+        table, schema=replace(table.schema, columns=tuple(_native(table, c) for c in table.schema.columns))
+    )
+    return looked_at(connection, {table.name: native}, overrides)[table.name]
+
+
+def other_forms(tables: Iterable[SourceTable]) -> Forms:
+    """The columns that are not in their native form, to be recorded with a position."""
+    return {
+        f"{table.name}.{column.name}": (column.pg.oid, column.spark)
+        for table in tables
+        for column in table.schema.columns
+        if column.spark != _native(table, column).spark
+    }
+
+
+def in_recorded_forms(tables: Mapping[str, SourceTable], recorded: Forms) -> dict[str, SourceTable]:
+    """The tables, held as `other_forms` said of them; a column that has another type since is not what was recorded."""
     chosen = {}
     for name, table in tables.items():
-        columns = [_given(column, given.get(f"{name}.{column.name}")) for column in table.schema.columns]
-        open_to = [column for column in columns if look and f"{name}.{column.name}" not in given]
-        looks = [found for column in open_to if (found := _look(column, version)) is not None]
-        forms = _answers(connection, table, looks) if looks else {}
-        columns = [column.with_form(forms.get(column.name, column.arrow)) for column in columns]
-        chosen[name] = replace(table, schema=replace(table.schema, columns=tuple(columns)))
+        found = {column.name: recorded.get(f"{name}.{column.name}") for column in table.schema.columns}
+        types = {column.name: column.pg.oid for column in table.schema.columns}
+        forms = {c: arrow_type(one[1]) for c, one in found.items() if one is not None and one[0] == types[c]}
+        chosen[name] = _in_forms(table, forms)
     return chosen
+
+
+def _in_forms(table: SourceTable, forms: Mapping[str, pa.DataType]) -> SourceTable:
+    columns = tuple(column.with_form(forms.get(column.name, column.arrow)) for column in table.schema.columns)
+    return replace(table, schema=replace(table.schema, columns=columns))
+
+
+def _native(table: SourceTable, column: Column) -> Column:
+    return in_key(column.with_form(column.pg.arrow), table.schema.key)
+
+
+def _asked(table: SourceTable, column: Column, given: Mapping[str, str]) -> str | None:
+    return given.get(f"{table.name}.{column.name}")
 
 
 def _check(given: Mapping[str, str], tables: Mapping[str, SourceTable]) -> None:
@@ -71,10 +117,6 @@ def _check(given: Mapping[str, str], tables: Mapping[str, SourceTable]) -> None:
     for name in given:
         if name not in known and any(name.startswith(f"{table}.") for table in tables):
             raise ConfigError(f"column_forms names {name}, which is no column", hint="Write schema.table.column.")
-
-
-def _given(column: Column, form: str | None) -> Column:
-    return column.with_form(pa.string()) if form == "text" else column
 
 
 def _answers(connection: Connection, table: SourceTable, looks: Sequence[_Look]) -> dict[str, pa.DataType]:

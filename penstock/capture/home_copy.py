@@ -8,6 +8,9 @@ whose rows cannot be asked for by key, is copied from the start.
 
 A table that is copied from the start joins the stream at its snapshot's LSN, `join_at`, and not before: what the
 stream has of it up to there is in the copy, and may be of another shape.
+
+A value that its column's form cannot hold means another copy of that table, under a newer snapshot: what was streamed
+of it meanwhile is in the old form. The other tables are copied to their end first, since the snapshot goes then.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from penstock.capture.connection import Connection, connect
 from penstock.capture.copy_pool import CopyPool, Job
 from penstock.capture.copy_ranges import CopyRange, TableSize, table_sizes
 from penstock.capture.discover import SourceTable, discover
-from penstock.capture.forms import choose_forms
+from penstock.capture.forms import looked_at, native_forms
 from penstock.capture.home_options import check_sync_modes
 from penstock.capture.publication import read_membership
 from penstock.capture.relations import differs
@@ -44,7 +47,7 @@ from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Storage
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog, Commit
-from penstock.errors import NotYet, SchemaChanged
+from penstock.errors import FormChanged, NotYet, SchemaChanged
 from penstock.failpoint import FailpointReached, hit
 from penstock.lsn import Lsn
 from penstock.relation import segment
@@ -65,6 +68,8 @@ class _Table:
     left: int  # ranges
     mixed: bool  # has ranges of older snapshots, so it needs a correction
     correcting: bool = False
+    misfit: FormChanged | None = None  # it must start again, in other forms
+    reported: int = 0  # rows, to who watches
 
     @property
     def lsn(self) -> int:
@@ -112,7 +117,13 @@ class HomeCopies:
     def begin(self, config: SourceConfig) -> None:
         """A new source: publication and slot are made, and the copy under the slot's own snapshot begins."""
         with connect(config.dsn) as connection:
-            attached = attach_new(connection, config, None)
+            # Tables that are only streamed, and those of a source that no table can join later.
+            attached = attach_new(
+                connection,
+                config,
+                None,
+                lambda name: config.two_phase or sources.is_partial(self._source.options, name),
+            )
             identity = attached.identity
             position = Checkpoint(
                 identity.system_identifier, identity.timeline, config.database, config.slot_name, attached.start
@@ -159,7 +170,9 @@ class HomeCopies:
             }
             anew = {name: table for name, table in found.items() if name not in kept}
             check_can_join(config, anew)
-            tables = kept | choose_forms(connection, anew, config.column_forms)
+            odd = {copy.name: anew[copy.name] for copy in pending if copy.look and copy.name in anew}
+            looked = looked_at(connection, odd, config.column_forms)
+            tables = kept | native_forms(anew, config.column_forms) | looked
             prepared = copy_again(connection, config, tables)
         with ExitStack() as failed:
             failed.callback(prepared.close)
@@ -230,6 +243,22 @@ class HomeCopies:
             with self._lock:
                 one.left -= 1
 
+        return self._unless_odd(one, run)
+
+    def _unless_odd(self, one: _Table, work: Job) -> Job:
+        """Work on a table as long as all its values fit; the first that does not leaves other tables alone."""
+
+        def run(connection: Connection, stopped: Callable[[], bool]) -> None:
+            if one.misfit is not None:
+                return
+            try:
+                work(connection, stopped)
+            except FormChanged as misfit:
+                with self._lock:
+                    again, one.misfit = one.misfit is not None, misfit
+                if not again and self._progress:
+                    self._progress(one.copy.name, -one.reported)
+
         return run
 
     def _copied(self, one: _Table, copy: TableCopy, stopped: Callable[[], bool]) -> Iterable[pa.Table]:
@@ -238,8 +267,14 @@ class HomeCopies:
             count = len(rows.weights)
             seq += count
             yield self._stamped(one, rows)
-            if self._progress:
+            if self._progress and self._report(one, count):
                 self._progress(one.copy.name, count)
+
+    def _report(self, one: _Table, count: int) -> bool:
+        """Whether rows count: those of a copy that will start again do not."""
+        with self._lock:
+            one.reported += count
+            return one.misfit is None
 
     def _stamped(self, one: _Table, rows: Rows) -> pa.Table:
         count = len(rows.weights)
@@ -273,7 +308,7 @@ class HomeCopies:
             with self._lock:
                 one.mixed = False
 
-        return run
+        return self._unless_odd(one, run)
 
     def _corrections(
         self, one: _Table, keys: pa.Table, connection: Connection, stopped: Callable[[], bool]
@@ -298,10 +333,16 @@ class HomeCopies:
     # In capture's thread ----------------------------------------------------------------------------------------------
 
     def ready(self, captured: int) -> list[str]:
-        """The tables whose copy is durable, corrections included; raises what a thread raised."""
+        """The tables whose copy is durable, corrections included; raises what a thread raised.
+
+        A value that did not fit is raised when no other table is left.
+        """
         if self._pool is None:
             return []
         self._pool.check()
+        misfits = [one.misfit for one in self._tables.values() if one.misfit is not None]
+        if misfits and len(misfits) == len(self._tables):
+            raise misfits[0]
         done = []
         for name, one in self._tables.items():
             with self._lock:

@@ -177,22 +177,33 @@ class Captures:
         An error or Ctrl-C in a first copy before there are any takes back what was made; a crash leaves it, and from
         then on so does an error. A source that had tables before is never taken back.
         """
+        first = sources.get(self._catalog, name).checkpoint is None
         while True:
             try:
-                return self._copy_once(name, progress)
+                return self._copy_once(name, progress, first=first)
             except SchemaChanged as change:
-                self._changes.copy_instead(name, change)
+                self._copy_instead(name, change, first=first)
 
-    def _copy_once(self, name: str, progress: Progress | None) -> None:
+    def _copy_instead(self, name: str, change: SchemaChanged, *, first: bool) -> None:
+        try:
+            self._changes.copy_instead(name, change)
+        except FailpointReached:
+            raise
+        except BaseException:
+            if first:
+                with self._alone(name):
+                    self._take_back(name)
+            raise
+
+    def _copy_once(self, name: str, progress: Progress | None, *, first: bool) -> None:
         self.close(name)
-        first = sources.get(self._catalog, name).checkpoint is None
         lease = self._catalog.lease(f"source {name}")  # Busy: somebody else's copy, not ours to take back
         try:
             ingest = Ingest(self._home, self._catalog, name, lease, progress=progress)
             self._open[name] = ingest
             ingest.finish_copies()
             ingest.reach(ingest.server_position())
-        except FailpointReached:
+        except (FailpointReached, SchemaChanged):
             self._stop(name)
             lease.release()
             raise

@@ -16,7 +16,7 @@ from penstock.capture.checks import check_readable
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import Connection, connect
 from penstock.capture.discover import Patterns, SourceTable, discover, spell
-from penstock.capture.forms import choose_forms
+from penstock.capture.forms import looked_at
 from penstock.capture.home_copy import add_relation, check_can_join
 from penstock.capture.home_options import check_sync_modes, reader_options, schema_policy
 from penstock.capture.partitions import VIA_ROOT
@@ -63,7 +63,8 @@ def compare(catalog: Catalog, source: Source, tables: Sequence[str]) -> Membersh
         check_readable(connection, added)
         check_can_join(config, added)
         check_sync_modes(source.options, added)
-        added |= choose_forms(connection, {n: t for n, t in added.items() if sources.is_partial(source.options, n)})
+        streamed = {name: table for name, table in added.items() if sources.is_partial(source.options, name)}
+        added |= looked_at(connection, streamed, {})
     left_out = sorted((known if tuple(tables) != source.tables else set(pending)) - set(found))
     for name in left_out:
         relation = copied.get(name, pending.get(name))  # one that is copied again still has its readers
@@ -177,9 +178,14 @@ def end(catalog: Catalog, lease: Lease, source: Source, event: SourceEvent) -> N
         sources.tell_state(commit, source.id)
 
 
-def copy_again(catalog: Catalog, lease: Lease, source: Source, table: str, why: SourceEvent | None = None) -> None:
-    """Take a table out of sight and have it copied anew, with the shape that it has now."""
-    _copy_again(catalog, lease, source, [_name(catalog, source, table)], why)
+def copy_again(
+    catalog: Catalog, lease: Lease, source: Source, table: str, why: SourceEvent | None = None, *, look: bool = False
+) -> None:
+    """Take a table out of sight and have it copied anew, with the shape that it has now.
+
+    `look`: in forms that hold all its values.
+    """
+    _copy_again(catalog, lease, source, [_name(catalog, source, table)], why, look=look)
 
 
 def copy_all_again(catalog: Catalog, lease: Lease, source: Source) -> None:
@@ -188,7 +194,13 @@ def copy_all_again(catalog: Catalog, lease: Lease, source: Source) -> None:
 
 
 def _copy_again(
-    catalog: Catalog, lease: Lease, source: Source, tables: Sequence[str], why: SourceEvent | None = None
+    catalog: Catalog,
+    lease: Lease,
+    source: Source,
+    tables: Sequence[str],
+    why: SourceEvent | None = None,
+    *,
+    look: bool = False,
 ) -> None:
     replaced = {name: _relation(catalog, source, name) for name in tables}
     config = _config(source, tables)
@@ -202,7 +214,7 @@ def _copy_again(
         for name, relation in replaced.items():
             if relation is not None:
                 copies.retire(commit, relation)
-            copies.add(commit, source.id, name, replaces=relation.id if relation else None)
+            copies.add(commit, source.id, name, replaces=relation.id if relation else None, look=look)
         if why is not None:
             source_events.record(commit, source.id, why)
         sources.tell_state(commit, source.id)

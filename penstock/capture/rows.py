@@ -132,6 +132,7 @@ def _refusal(table: SourceTable, column: Column, refused: ValueRefused) -> Sourc
             hint=f"Copy the table again, ps.resync(…, {table.name!r}): the copy takes the text form if such a value is "
             f'there; column_forms={{"{table.name}.{column.name}": "text"}} takes it in any case.',
             table=table.name,
+            column=f"{table.name}.{column.name}",
         )
     return DecodeError(
         found,

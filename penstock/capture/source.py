@@ -26,6 +26,7 @@ from penstock.capture.connection import Connection, connect
 from penstock.capture.continuity import last_mark
 from penstock.capture.discover import SourceTable
 from penstock.capture.evolution import Known, SchemaVersion
+from penstock.capture.forms import Forms, other_forms
 from penstock.capture.health import Health, Metrics, Phase, assess
 from penstock.capture.reading import Reading, Taken
 from penstock.capture.reconnect import Reconnecting, Returned, explained, may_retry, reattach
@@ -71,6 +72,7 @@ class PostgresSource:
         self._away: Reconnecting | None = None
         self._cut: Batch | None = None  # out of the backlog, and not yet given to the caller
         self._shapes: dict[str, SourceTable] = {}
+        self._forms: Forms = {}
         self._versions: list[SchemaVersion] = []
 
     @property
@@ -135,12 +137,9 @@ class PostgresSource:
                 )
             self._vitals = Vitals(self._config, self._attached.tables)
             self._spill = Spill(self._spill_folder())
-            self._reading = Reading(
-                self._config, self._attached.tables, self._relations(), self._spill, self._attached.start, self._asking
-            )
-            self._reading.acknowledged = self._acknowledged
+            self._reading = self._new_reading(self._spill)
             self._refiner = Refiner(self._config.consolidate, toast_for(self._config, self._asking))
-            self._shapes = dict(self._attached.tables)
+            self._keep_shapes(dict(self._attached.tables))
             self._position = self._attached.start if self._attached.snapshot is None else self._attached.before
             self._mark = self._seen = self._restored.mark if self._restored else Mark(self._attached.start, None)
             if not self._attached.only:
@@ -177,6 +176,7 @@ class PostgresSource:
             self._position,
             self._mark,
             self._vitals.membership.publication if self._vitals.membership is not None else 0,
+            self._forms,
         )
 
     def acknowledge(self, state: Checkpoint) -> None:
@@ -279,6 +279,25 @@ class PostgresSource:
     ) -> None:
         self.close()
 
+    def _new_reading(self, spill: Spill) -> Reading:
+        attached = self._opened()
+        reading = Reading(self._config, attached.tables, self._relations(), spill, attached.start, self._asking)
+        reading.acknowledged = self._acknowledged
+        return reading
+
+    def _read_as_copied(self, tables: dict[str, SourceTable]) -> None:
+        """The copy may have ended in other forms than it began with: the stream begins with those."""
+        if tables != self._opened().tables:
+            assert self._spill is not None
+            target = self._reader.target
+            self._attached = replace(self._opened(), tables=tables)
+            self._reading = self._new_reading(self._spill)
+            self._reading.target = target
+
+    def _keep_shapes(self, shapes: dict[str, SourceTable]) -> None:
+        self._shapes = shapes
+        self._forms = other_forms(shapes.values())
+
     def _relations(self) -> Relations:
         attached = self._opened()
         remembered = self._restored is None or self._expected is not None
@@ -291,10 +310,11 @@ class PostgresSource:
 
     def _shapes_delivered(self, batch: Batch) -> None:
         for name, table in batch.shapes.items():
+            if self._shapes.get(name) is table:
+                continue
             before = next((known for known in self._shapes.values() if known.oid == table.oid), None)
-            if before is not None and before is not table:
-                self._shapes.pop(before.name, None)
-            self._shapes[name] = table
+            others = {other: known for other, known in self._shapes.items() if known is not before}
+            self._keep_shapes(others | {name: table})
             if before is not None and table.version > before.version and name in batch.tables:
                 lsn = Lsn(batch.tables[name]["_lsn"][0].as_py())
                 self._versions.append(SchemaVersion(name, table.version, lsn, table.changes))
@@ -328,7 +348,9 @@ class PostgresSource:
             return None
         batch = self._refiner.refine(batch)
         failpoint.hit("capture.copy_part")
+        self._shapes_delivered(batch)
         if batch.complete:
+            self._read_as_copied(snapshot.tables)
             self._position = batch.cut
             snapshot.close()
         self._vitals.delivered(batch)

@@ -18,7 +18,7 @@ from penstock.capture.kernels import frames, libpq
 from penstock.capture.messages import malformed
 from penstock.capture.rows import Rows, copied_rows
 from penstock.capture.selection import where
-from penstock.errors import SourceUnreachable
+from penstock.errors import FormChanged, SourceUnreachable
 
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0"
 _BUFFER = 4 << 20
@@ -31,7 +31,7 @@ class Stopped(Exception):
 
 
 class TableCopy:
-    """`read` gives the rows in order, None at the end. Never used after an error."""
+    """`read` gives the rows in order, None at the end. After an error it is done for; after FormChanged, it alone."""
 
     def __init__(self, connection: Connection, table: SourceTable, command: sql.Composed) -> None:
         self.table = table
@@ -57,8 +57,17 @@ class TableCopy:
             self.bytes += used
             rows = self._frame(used) if used else 0
             if rows:
-                return copied_rows(self.table, self._buffer, rows, self._fields, first_seq)
+                try:
+                    return copied_rows(self.table, self._buffer, rows, self._fields, first_seq)
+                except FormChanged:
+                    self.drain(stopped)
+                    raise
         return None
+
+    def drain(self, stopped: Callable[[], bool]) -> None:
+        """Pass over the rest: the connection, and the snapshot it has, can be used for another copy."""
+        while not self._finished:
+            self._fill(stopped)
 
     def _fill(self, stopped: Callable[[], bool]) -> int:
         used = 0

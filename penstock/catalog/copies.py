@@ -23,7 +23,10 @@ Kind = Literal["range", "change", "correction"]
 
 @dataclass(frozen=True)
 class Copy:
-    """A table that is being copied; `lsn` is that of its newest snapshot."""
+    """A table that is being copied; `lsn` is that of its newest snapshot.
+
+    `look`: a value did not fit its column's form, so all values are looked at before the table is copied.
+    """
 
     id: int
     name: str
@@ -31,6 +34,7 @@ class Copy:
     lsn: int | None
     storage: str | None
     schema: Schema | None
+    look: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ class Range:
 
 def pending(catalog: Catalog, source_id: int) -> list[Copy]:
     rows = catalog.all(
-        "SELECT id, name, replaces, lsn, storage, schema FROM copies WHERE source_id = %s ORDER BY name", source_id
+        "SELECT id, name, replaces, lsn, storage, schema, look FROM copies WHERE source_id = %s ORDER BY name",
+        source_id,
     )
     return [
         Copy(**{**row, "schema": None if row["schema"] is None else Schema.from_json(json.dumps(row["schema"]))})
@@ -54,12 +59,12 @@ def pending(catalog: Catalog, source_id: int) -> list[Copy]:
     ]
 
 
-def add(commit: Commit, source_id: int, name: str, *, replaces: int | None = None) -> None:
+def add(commit: Commit, source_id: int, name: str, *, replaces: int | None = None, look: bool = False) -> None:
     """A table to be copied; one that is being copied already starts again."""
     commit.connection.execute(
-        "INSERT INTO copies (source_id, name, replaces) VALUES (%s, %s, %s) "
-        "ON CONFLICT (source_id, name) DO UPDATE SET lsn = NULL",
-        (source_id, name, replaces),
+        "INSERT INTO copies (source_id, name, replaces, look) VALUES (%s, %s, %s, %s) "
+        "ON CONFLICT (source_id, name) DO UPDATE SET lsn = NULL, look = copies.look OR excluded.look",
+        (source_id, name, replaces, look),
     )
 
 

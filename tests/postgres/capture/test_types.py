@@ -174,9 +174,9 @@ def test_the_form_suits_the_values_that_exist(db, make_source, drain):
             db.execute(f"INSERT INTO {name} (c) VALUES (%s::text::{pg})", [value])
     source = make_source(*names)
     source.open()
+    received = drain(source)
     chosen = {name: source.tables[f"public.{name}"].column("c").spark for name in names}
     assert chosen == {name: form for name, (_, _, form) in zip(names, CHOSEN, strict=True)}
-    received = drain(source)
     for name, (_, values, form) in zip(names, CHOSEN, strict=True):
         found = [row["c"] for row in received.rows(f"public.{name}")]
         assert len(found) == len(values)
