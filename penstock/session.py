@@ -7,7 +7,7 @@ A session starts Spark, and opens a source's replication connection, only when a
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from penstock.capture.source_apply import SourcePlan
     from penstock.lake.publish import Published
+    from penstock.project.plan import Plan, Step
     from penstock.refresh.alter import Alteration
     from penstock.refresh.backup import Backup
     from penstock.refresh.maintenance import Maintained
@@ -197,6 +198,16 @@ class Session:
         wanted = wanted.checked(self.engine.settings.cdc_mode)
         return alter.alter(self.catalog, self.engine.plans, self.home, name, wanted, status)
 
+    def replace_stream_table(
+        self, name: str, query: str, *, schedule: str | None = None, mode: str = "AUTO", dialect: str = "postgres",
+        cdc_mode: str | None = None,
+    ) -> Alteration:  # fmt: skip
+        """Make a stream table what is said here, all of it; like `alter_stream_table` otherwise."""
+        from penstock.refresh import alter, define
+
+        wanted = define.Wanted(query, schedule, mode, dialect, cdc_mode).checked(self.engine.settings.cdc_mode)
+        return alter.alter(self.catalog, self.engine.plans, self.home, name, wanted)
+
     def resume_stream_table(self, name: str) -> None:
         """Refresh it on schedule again, after it was suspended or failed too often."""
         self.alter_stream_table(name, status="ACTIVE")
@@ -222,6 +233,27 @@ class Session:
         """Bring all stream tables to one frontier in one round."""
         names = [table.name for table in stream_tables.every(self.catalog)]
         return self.engine.refresh(names, to, wait=self.engine.settings.lock_timeout)
+
+    def plan(self, folder: str | Path, *, drop: bool = False, project: str | None = None) -> Plan:
+        """What has to be done so that stream tables are as the `.sql` files of a folder say (docs/projects.md).
+
+        Changes nothing, and raises what is wrong with a file. `drop` includes stream tables whose file is gone.
+        """
+        from penstock.project.build import build
+        from penstock.project.files import read_folder
+
+        name = project or Path(folder).resolve().name
+        return build(self.engine, name, read_folder(folder), drop=drop)
+
+    def apply(self, plan: Plan, *, progress: Callable[[Step], None] | None = None) -> Plan:
+        """Carry out a plan, step by step; `progress` is told of each before it is done. Again, it does nothing.
+
+        Interrupted, what was done stays, and a new plan has what is left.
+        """
+        from penstock.project.execute import execute
+
+        execute(self, plan, progress)
+        return plan
 
     # Reading ----------------------------------------------------------------------------------------------------------
 

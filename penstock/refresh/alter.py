@@ -60,7 +60,7 @@ def plan(catalog: Catalog, plans: Plans, name: str, wanted: Wanted) -> Alteratio
     definition = define.define(catalog, wanted, [*known, *relations.by_id(catalog, [table.relation_id])])
     view = plans.compile(name, definition.query, definition.dialect, [*known, relations.find(catalog, name)])
     _check_acyclic(catalog, table, view)
-    other = _other_columns(relations.find(catalog, name).schema, view.schema)
+    other = other_columns(relations.find(catalog, name).schema, view.schema)
     if other is None:
         return Alteration(Change.REINITIALIZED, "the query was altered", definition, view)
     readers = stream_tables.dependants(catalog, table.relation_id)
@@ -154,7 +154,7 @@ def _check_acyclic(catalog: Catalog, table: StreamTable, view: View) -> None:
     check_acyclic({**inputs, table.name: [one.name for one in view.inputs]})
 
 
-def _other_columns(was: Schema, now: Schema) -> str | None:
+def other_columns(was: Schema, now: Schema) -> str | None:
     """What tells the two apart for a reader, if anything does; a column may lose its NULLs."""
     if was.names != now.names:
         gone = [name for name in was.names if name not in now.names]

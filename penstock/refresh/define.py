@@ -52,8 +52,7 @@ class Wanted:
 
 def create(catalog: Catalog, plans: Plans, name: str, wanted: Wanted) -> StreamTable:
     """Check the query against what it reads and register the stream table; the same again does nothing."""
-    if not _NAME.match(name):
-        raise ConfigError(f"{name!r} cannot be a stream table's name", hint="Use lower-case letters, digits and _.")
+    check_name(name)
     found = stream_tables.lookup(catalog, name)
     if found is not None:
         if Wanted.of(found) == wanted:
@@ -65,6 +64,14 @@ def create(catalog: Catalog, plans: Plans, name: str, wanted: Wanted) -> StreamT
     with catalog.lease(LEASE, wait=WAIT) as lease, catalog.commit(lease, None, "create") as commit:
         add(commit, name, view, definition, known)
     return stream_tables.get(catalog, name)
+
+
+def check_name(name: str, *, where: str = "") -> None:
+    if not _NAME.match(name):
+        place = f"{where}: " if where else ""
+        raise ConfigError(
+            f"{place}{name!r} cannot be a stream table's name", hint="Use lower-case letters, digits and _."
+        )
 
 
 def define(catalog: Catalog, wanted: Wanted, known: Sequence[Relation]) -> Definition:

@@ -42,8 +42,9 @@ def place(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
-def pieces(text: str) -> Iterator[Piece]:
-    """
+def pieces(text: str, *, spark: bool = True) -> Iterator[Piece]:
+    """Without `spark`, a SELECT is PostgreSQL's too.
+
     >>> [text[one.start:one.end] for text in ["SHOW SOURCES; -- all\\n;SELECT ';' ;"] for one in pieces(text)]
     ['SHOW SOURCES', "SELECT ';'"]
     """
@@ -52,7 +53,7 @@ def pieces(text: str) -> Iterator[Piece]:
         start = _after_blanks(text, position)
         if start == len(text):
             return
-        end, position = _end(text, start)
+        end, position = _end(text, start, spark=spark)
         if end > start:
             yield Piece(text, start, start + len(text[start:end].rstrip()))
 
@@ -62,9 +63,9 @@ def _after_blanks(text: str, position: int) -> int:
     return position if found is None else found.end()
 
 
-def _end(text: str, start: int) -> tuple[int, int]:
+def _end(text: str, start: int, *, spark: bool) -> tuple[int, int]:
     """Where the statement ends, and where the next may begin."""
-    pattern = _SPARK if _QUERY.match(text, start) else _POSTGRES
+    pattern = _SPARK if spark and _QUERY.match(text, start) else _POSTGRES
     for found in pattern.finditer(text, start):
         if found[2]:
             return found.start(), found.end()

@@ -78,8 +78,7 @@ WITHOUT_A_HOME = [
     (["status"], "there is no penstock home at data", "penstock init"),
     (["sql", "SELECT 1"], "there is no penstock home at data", "--home"),
     (["run", "--home", "elsewhere"], "there is no penstock home at elsewhere", "penstock init"),
-    (["plan"], "penstock plan is not available yet", "create_stream_table"),
-    (["apply"], "penstock apply is not available yet", "create_stream_table"),
+    (["plan"], "there is no penstock home at data", "penstock init"),
     (["slots", "recreate", "shop"], "there is no penstock home at data", "penstock init"),
     (["status", "--catalog", "host=/nowhere dbname=x", "--home", "."], "the catalog cannot be opened", "catalog DSN"),
     (["bench", "nonsense"], "no benchmark 'nonsense'", "Choose from"),
@@ -96,6 +95,8 @@ def test_an_error_has_a_message_and_a_hint(tmp_path: Path, arguments: list[str],
 
 
 IN_A_HOME = [
+    (["plan", "nowhere"], "there is no folder nowhere", ".sql files"),
+    (["apply", "home"], "home has no .sql files", "one for each stream table"),
     (["source", "remove", "shop", "--yes"], "no source 'shop'", "penstock source add"),
     (["source", "add", "shop", "host=/nowhere dbname=x"], "", ""),
     (["source", "add", "shop", "nonsense"], "", ""),

@@ -41,7 +41,7 @@ def _create(cursor: Cursor, *, replace: bool) -> CreateStreamTable:
     name = cursor.name("the name of a stream table")
     settings = Settings(cursor)
     while not cursor.accept("AS"):
-        if not (settings.clause() or (cursor.accept("WITH") and settings.listed(_CREATED))):
+        if not (settings.clause() or (cursor.accept("WITH") and settings.listed(CREATED))):
             cursor.unexpected()
     return CreateStreamTable(name, query(cursor), settings.found, settings.publish, replace, if_not_exists)
 
@@ -66,7 +66,7 @@ def alter(cursor: Cursor) -> AlterStreamTable:
 def _set(cursor: Cursor, settings: Settings) -> bool:
     if not cursor.accept("SET"):
         return False
-    return settings.clause(status=True) or settings.listed(_ALTERED)
+    return settings.clause(status=True) or settings.listed(ALTERED)
 
 
 def drop(cursor: Cursor) -> DropStreamTable:
@@ -195,7 +195,7 @@ def _schedule(text: str) -> str:
 
 
 def _cron(text: str) -> str:
-    if len(text.split()) not in (5, 6):
+    if len(text.split()) != 5 and not text.startswith("@"):
         raise ConfigError(f"{text!r} is not a cron expression", hint="Write five fields, such as '*/5 * * * *'.")
     return _schedule(text)
 
@@ -221,7 +221,7 @@ def _pace(text: str) -> str:
     return text
 
 
-_ALTERED: dict[str, tuple[str, Callable[[str], Any]]] = {
+ALTERED: dict[str, tuple[str, Callable[[str], Any]]] = {
     "schedule": ("schedule", _schedule),
     "cron": ("schedule", _cron),
     "mode": ("mode", _chosen(MODES)),
@@ -230,8 +230,8 @@ _ALTERED: dict[str, tuple[str, Callable[[str], Any]]] = {
     "status": ("status", _chosen(_STATUSES)),
     "publish": ("publish", _pace),
 }
-_CREATED: dict[str, tuple[str, Callable[[str], Any]]] = {
-    **{name: one for name, one in _ALTERED.items() if name != "status"},
+CREATED: dict[str, tuple[str, Callable[[str], Any]]] = {
+    **{name: one for name, one in ALTERED.items() if name != "status"},
     "dialect": ("dialect", _chosen(DIALECTS)),
     "initialize": ("initialize", boolean),
 }

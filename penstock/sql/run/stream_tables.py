@@ -14,17 +14,14 @@ from penstock.sql.statements import AlterStreamTable, CreateStreamTable, DropStr
 if TYPE_CHECKING:
     from penstock.session import Session
 
-# What CREATE OR REPLACE goes back to where nothing is said.
-_DEFAULTS = {"schedule": "downstream", "mode": "AUTO"}
-
 
 def create(ps: Session, asked: CreateStreamTable) -> Answer:
     exists = stream_tables.lookup(ps.catalog, asked.name) is not None
     if exists and asked.if_not_exists:
         return Answer(message=f"Stream table {asked.name} exists already; nothing was changed.")
     if exists and asked.replace:
-        settings = {one: value for one, value in asked.settings.items() if one not in ("initialize", "dialect")}
-        done = ps.alter_stream_table(asked.name, query=asked.query, **{**_DEFAULTS, **settings})
+        settings = {one: value for one, value in asked.settings.items() if one != "initialize"}
+        done = ps.replace_stream_table(asked.name, asked.query, **settings)
         _publish(ps, asked.name, asked.publish)
         return Answer(message=_altered(asked.name, done))
     ps.create_stream_table(asked.name, asked.query, **asked.settings)

@@ -1,0 +1,1 @@
+"""Stream tables kept as files: read (`files`), compared (`build`), planned (`plan`), done (`execute`)."""
