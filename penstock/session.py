@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from penstock.refresh.alter import Alteration
     from penstock.refresh.backup import Backup
     from penstock.refresh.maintenance import Maintained
+    from penstock.refresh.metrics import MetricsServer
     from penstock.refresh.moments import Moment
     from penstock.refresh.round import Refresh
     from penstock.refresh.verify import Verification
@@ -445,6 +446,12 @@ class Session:
     def history(self, name: str, limit: int = 100) -> list[Refreshed]:
         """The refreshes of a stream table, newest first."""
         return stream_tables.history(self.catalog, stream_tables.get(self.catalog, name).relation_id, limit)
+
+    def serve_metrics(self, port: int, host: str = "127.0.0.1") -> MetricsServer:
+        """Answer Prometheus at `http://host:port/metrics` until closed; port 0 takes a free one (see its `port`)."""
+        from penstock.refresh.metrics import MetricsServer
+
+        return MetricsServer(self.catalog, port, host)
 
     def run(self) -> None:
         """Capture, refresh by schedule and publish, until `stop` or Ctrl-C."""

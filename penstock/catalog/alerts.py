@@ -36,10 +36,11 @@ def tell(where: Catalog | Commit, alert: Alert) -> bool:
     ).fetchone()
     assert row is not None
     if row["new"]:
-        text = json.dumps({"kind": alert.kind, "subject": alert.subject, "message": alert.message, "hint": alert.hint})
-        # NOTIFY takes less than 8000 bytes, and ASCII is what json writes.
-        where.connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, text[:7900]))
-        log.warning("%s (%s)", alert.message, alert.hint)
+        told = {"event": alert.kind, "subject": alert.subject, "message": alert.message, "hint": alert.hint}
+        # NOTIFY takes less than 8000 bytes, and json writes ASCII, at most six for a character.
+        text = json.dumps({name: value[:300] for name, value in told.items()})
+        where.connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, text))
+        log.warning("%s (%s)", alert.message, alert.hint, extra={"event": alert.kind, "subject": alert.subject})
     return bool(row["new"])
 
 

@@ -13,6 +13,7 @@ from penstock.cli.opening import DEFAULT_HOME, CatalogOption, HomeOption, opened
 from penstock.cli.output import age, one_line, out, print_json, size, table, without_password
 
 if TYPE_CHECKING:
+    from penstock.refresh.status import StreamTableStatus
     from penstock.session import Status
 
 
@@ -44,8 +45,8 @@ def status(
     console.print()
     console.print(stream_tables(found))
     for one in found.stream_tables:
-        if one.status == "SUSPENDED":
-            console.print(f"[yellow]![/] {one.name} is suspended: {escape(one_line(one.reason or ''))}")
+        for told in remarks(one):
+            console.print(f"[yellow]![/] {one.name} {escape(one_line(told))}", soft_wrap=True)
     console.print(changelog(found))
     for alert in found.alerts:
         console.print(f"[red]![/] {escape(alert.message)}\n  [dim]{escape(alert.hint)}[/]", soft_wrap=True)
@@ -80,10 +81,37 @@ def sources(found: Status) -> Table:
 def stream_tables(found: Status) -> Table:
     return table(
         "Stream tables",
-        ("stream table", "mode", "schedule", "status", "last action", "rows", "took", "freshness"),
+        ("stream table", "mode", "schedule", "status", "last action", "rows", "pending", "took", "freshness"),
         [
-            (one.name, one.mode, one.schedule, one.status, one.action, one.rows, age(one.seconds), age(one.freshness))
+            (
+                one.name,
+                one.mode,
+                one.schedule or "downstream",
+                one.status,
+                one.action,
+                f"{one.rows:,}",
+                f"{one.pending_rows:,}",
+                age(one.seconds),
+                age(one.freshness),
+            )
             for one in found.stream_tables
         ],
-        right=("rows", "took", "freshness"),
+        right=("rows", "pending", "took", "freshness"),
     )
+
+
+def remarks(one: StreamTableStatus) -> list[str]:
+    """What a person should look at."""
+    said = []
+    if one.status in ("SUSPENDED", "ERROR"):
+        said.append(
+            f"is {'suspended' if one.status == 'SUSPENDED' else 'not refreshed'}: {one.status_reason or one.error}"
+        )
+    elif one.error is not None:
+        again = "" if one.retry_at is None else f"; tried again at {one.retry_at:%H:%M:%S}"
+        said.append(f"failed {one.consecutive_errors} times in a row{again}: {one.error}")
+    if one.reinit_reason is not None:
+        said.append(f"is computed anew at its next refresh: {one.reinit_reason}")
+    if one.stale and one.status == "ACTIVE":
+        said.append(f"shows what was {age(one.freshness)} ago, more than twice its schedule")
+    return said

@@ -194,6 +194,12 @@ class Monitor:
         )  # fmt: skip
         return [RefreshLine(**row) for row in rows]
 
+    def lines_after(self, line: int) -> list[RefreshLine]:
+        """Refreshes with a higher id, oldest first."""
+        return [
+            RefreshLine(**row) for row in self._catalog.all("SELECT * FROM refresh_log WHERE id > %s ORDER BY id", line)
+        ]
+
     def sources(self) -> list[SourceInfo]:
         """How far every source is captured, as the catalog knows it."""
         return [SourceInfo(**row) for row in self._catalog.all("SELECT * FROM sources_info ORDER BY name")]

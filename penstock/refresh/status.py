@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 
-from penstock.capture.connection import connect
-from penstock.capture.slot import read_slot
-from penstock.catalog import alerts, changelog, relations, source_events, sources, stream_tables
+from penstock.catalog import alerts, changelog, relations, source_events, sources
 from penstock.catalog.alerts import Alert
 from penstock.catalog.changelog import Size
 from penstock.catalog.source_events import SourceEvent
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
-from penstock.catalog.stream_tables import StreamTable
-from penstock.errors import SourceError
+from penstock.refresh.monitor import Monitor, StreamTableInfo, slot_health
 
 
 @dataclass(frozen=True)
@@ -35,18 +33,25 @@ class SourceStatus:
 
 @dataclass(frozen=True)
 class StreamTableStatus:
-    """`freshness` is the age in seconds of what the stream table shows."""
+    """`freshness` is the age in seconds of what the stream table shows, `action` to `error` are of its last refresh."""
 
     name: str
     mode: str
     schedule: str | None
     status: str
+    status_reason: str | None
     action: str | None
     reason: str | None
     rows: int
+    pending_rows: int  # captured changes of its tables that are not in it yet
     seconds: float | None
     freshness: float | None
+    stale: bool  # that is more than twice its schedule
     frontier: str | None
+    consecutive_errors: int
+    retry_at: datetime | None
+    error: str | None
+    reinit_reason: str | None  # why its next refresh computes it anew
 
 
 @dataclass(frozen=True)
@@ -60,23 +65,14 @@ class Status:
 def status(catalog: Catalog) -> Status:
     return Status(
         tuple(_source(catalog, source) for source in sources.every(catalog)),
-        tuple(_stream_table(catalog, table) for table in stream_tables.every(catalog)),
+        tuple(_stream_table(found) for found in Monitor(catalog).stream_tables()),
         changelog.size(catalog),
         tuple(alerts.now(catalog)),
     )
 
 
 def _source(catalog: Catalog, source: Source) -> SourceStatus:
-    lag, problem = None, None
-    try:
-        with connect(source.dsn) as connection:
-            slot = read_slot(connection, source.slot)
-        if slot is None:
-            problem = f"the slot {source.slot} does not exist"
-        else:
-            lag = slot.lag_bytes
-    except SourceError as error:
-        problem = error.message
+    slot = slot_health(source)
     return SourceStatus(
         source.name,
         source.dsn,
@@ -85,25 +81,29 @@ def _source(catalog: Catalog, source: Source) -> SourceStatus:
         tuple(relation.table for relation in relations.of_source(catalog, source.name)),
         None if source.captured is None else str(source.captured),
         None if source.settled is None else str(source.settled),
-        lag,
-        problem,
+        slot.lag_bytes,
+        slot.problem,
         tuple(source_events.recent(catalog, source.id)),
     )
 
 
-def _stream_table(catalog: Catalog, table: StreamTable) -> StreamTableStatus:
-    lines = stream_tables.history(catalog, table.relation_id, 1)
-    last = lines[0] if lines else None
-    age = (datetime.now(UTC) - last.finished_at).total_seconds() if last and last.finished_at else None
+def _stream_table(found: StreamTableInfo) -> StreamTableStatus:
     return StreamTableStatus(
-        table.name,
-        table.mode,
-        table.schedule,
-        table.status,
-        last.action if last else None,
-        last.reason if last else None,
-        stream_tables.row_count(catalog, table.relation_id),
-        last.seconds if last else None,
-        age,
-        None if table.frontier is None else str(table.frontier),
+        found.name,
+        found.mode,
+        found.schedule,
+        found.status,
+        found.status_reason,
+        found.last_action,
+        found.last_reason,
+        found.rows,
+        found.pending_rows,
+        found.last_seconds,
+        found.staleness,
+        found.stale,
+        None if found.frontier is None else json.dumps(found.frontier),
+        found.consecutive_errors,
+        found.retry_at,
+        found.last_error,
+        found.reinit_reason,
     )
