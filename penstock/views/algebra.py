@@ -209,6 +209,19 @@ class Window:
     functions: tuple[WindowFunction, ...]
 
 
+@dataclass(frozen=True)
+class Expand:
+    """Each row with each row that a function in FROM gives for it, in `columns`, the last its number where `numbered`;
+    `outer`: with NULLs where it gives none."""
+
+    input: Node
+    function: str
+    args: tuple[Expr, ...]
+    columns: tuple[tuple[str, Column], ...]
+    numbered: bool = False
+    outer: bool = False
+
+
 # What only changes are made of ----------------------------------------------------------------------------------------
 
 
@@ -281,7 +294,7 @@ class Shift:
 
 
 Node = (
-    Scan | Constants | Filter | Project | Join | OuterJoin | Exists | UnionAll | Aggregate | Weigh | Window
+    Scan | Constants | Filter | Project | Join | OuterJoin | Exists | UnionAll | Aggregate | Weigh | Window | Expand
     | Leaf | Empty | Negate | SemiJoin | Net | Repeat | Group | Shift
 )  # fmt: skip
 
@@ -306,7 +319,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Scan() | Constants() | Leaf() | Empty():
             return ()
-        case Filter() | Project() | Aggregate() | Weigh() | Window() | Negate() | Net() | Repeat() | Group():
+        case Filter() | Project() | Aggregate() | Weigh() | Window() | Expand() | Negate() | Net() | Repeat() | Group():
             return (node.input,)
         case Join() | UnionAll():
             return node.inputs
@@ -363,6 +376,8 @@ def _outputs(node: Node) -> tuple[Col, ...]:
         case Window():
             given = tuple(Col(f.name, f.pg, f.spark, f.nullable) for f in node.functions)
             return (*outputs(node.input), *given)
+        case Expand():
+            return (*outputs(node.input), *(Col(name, c.pg, c.spark) for name, c in node.columns))
         case Shift():
             return node.keys + tuple(measured(m) for m in node.measures)
 

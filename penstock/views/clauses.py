@@ -43,7 +43,7 @@ def meant(tree: exp.Expr, select: exp.Select) -> exp.Expr:
 
 def is_alone(tree: exp.Select) -> bool:
     """True where a subquery reads nothing of the query around it."""
-    own = {found.alias_or_name for found in tree.find_all(exp.Table, exp.Subquery)}
+    own = {found.alias_or_name for found in tree.find_all(exp.Table, exp.Subquery, exp.Lateral)}
     return all(column.table in own or not column.table for column in tree.find_all(exp.Column))
 
 

@@ -8,6 +8,7 @@ from penstock.views.algebra import (
     Aggregate,
     Constants,
     Exists,
+    Expand,
     Filter,
     Join,
     Measure,
@@ -83,6 +84,9 @@ def _line(node: Node, numbers: dict[Aggregate, str]) -> str:
         case Window():
             by = f" partitioned by {_all(node.partition, ', ')}" if node.partition else ""
             return f"window {', '.join(f.op for f in node.functions)}{by}"
+        case Expand():
+            what = f"{node.function}({_all(node.args, ', ')})"
+            return f"ε each row with {what}{', or NULLs' if node.outer else ''}"
         case Weigh():
             return f"each row {_text(node.times)} times"
         case Aggregate():

@@ -8,6 +8,7 @@ from penstock.views.algebra import (
     Aggregate,
     Constants,
     Exists,
+    Expand,
     Filter,
     Join,
     Node,
@@ -36,6 +37,9 @@ def keys_of(node: Node) -> tuple[Key, ...]:
             return _filtered(node)
         case Window():
             return keys_of(node.input) + _numbered(node)
+        case Expand():
+            number = frozenset(name for name, _ in node.columns[-1:])
+            return tuple(key | number for key in keys_of(node.input)) if node.numbered else ()
         case Project():
             kept = {expr.name: name for name, expr in reversed(node.items) if isinstance(expr, Col)}
             return tuple(frozenset(kept[n] for n in key) for key in keys_of(node.input) if key <= set(kept))

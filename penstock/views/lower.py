@@ -33,8 +33,10 @@ from penstock.views.expressions.casts import cast_to
 from penstock.views.expressions.comparison import check_comparable
 from penstock.views.expressions.convert import common, fix, typed
 from penstock.views.first_rows import Limit, limit_of, limited
+from penstock.views.functions_in_from import FunctionCall, call_of
 from penstock.views.rewrites.grouping_sets import sets_of, spread
 from penstock.views.scope import Grouping, Lowered, Scope, joined, renamed
+from penstock.views.set_functions import Called, called
 from penstock.views.set_operations import OPERATIONS
 from penstock.views.subqueries import (
     Beside,
@@ -91,16 +93,19 @@ class Lowering:
             return self._scan(self._relations[tree.name], alias)
         raise refused(tree)
 
-    def _sources(self, trees: Sequence[exp.Expr], ctes: Mapping[str, Lowered]) -> tuple[Scope, dict[str, Beside]]:
+    def _sources(
+        self, trees: Sequence[exp.Expr], ctes: Mapping[str, Lowered]
+    ) -> tuple[Scope, dict[str, Beside | Called]]:
         """FROM by alias; a LATERAL subquery sees what is left of it."""
         sources: dict[str, Lowered] = {}
-        beside: dict[str, Beside] = {}
+        beside: dict[str, Beside | Called] = {}
         for tree in trees:
+            if (call := call_of(tree)) is not None:
+                beside[call.alias], sources[call.alias] = self._called(call, Scope(sources))
+                continue
             if not isinstance(tree, exp.Lateral):
                 sources[tree.alias] = self._source(tree, ctes)
                 continue
-            if not isinstance(tree.this, exp.Subquery):
-                raise UnsupportedQuery("a function in FROM is not supported in a view yet", hint="Select from a table.")
             body = self._subquery(Scope(sources), ctes, lateral=True)(tree.this)
             called = [part.name for part in tree.args["alias"].columns]
             named = [*called, *(name for name, _ in body.values[len(called) :])]
@@ -110,6 +115,24 @@ class Lowering:
             beside[tree.alias] = Beside(body, tuple((new, value) for _, new, value in made))
             sources[tree.alias] = Lowered(body.node, tuple((n, Col(new, e.pg, e.spark)) for n, new, e in made))
         return Scope(sources), beside
+
+    def _called(self, call: FunctionCall, left: Scope) -> tuple[Called, Lowered]:
+        """A function over what stands left of it."""
+        binder = self._binder(left, call.args)
+        written = ", ".join(arg.sql(dialect="postgres") for arg in call.args)
+        number = " WITH ORDINALITY" if call.numbered else ""
+        twins = [one.sql(dialect="postgres") for one in left.twins()]
+        told = self._typer.describe(
+            f"SELECT f.* FROM {' CROSS JOIN '.join([*twins, f'LATERAL {call.name}({written}){number} AS f'])}"
+        )
+        found = called(
+            call.name,
+            [binder.bind(arg) for arg in call.args],
+            [one.pg for one in told],
+            [self._name(call.alias, name) for name in call.columns],
+            numbered=call.numbered,
+        )
+        return found, Lowered(Constants((), ((),)), tuple(zip(call.columns, found.seen(), strict=True)))
 
     def _scan(self, relation: Relation, alias: str) -> Lowered:
         columns = [replace(column, pg=column.computed) for column in relation.schema.columns]

@@ -20,6 +20,8 @@ from sqlglot.optimizer.scope import Scope, build_scope
 from penstock.errors import InvalidQuery, NotYet, UnsupportedQuery
 from penstock.views.algebra import Relation
 from penstock.views.aliases import unique_aliases
+from penstock.views.arrows import arrows_are_json
+from penstock.views.functions_in_from import is_function, replace_functions
 from penstock.views.named_windows import inline_windows
 from penstock.views.parentheses import open_parentheses
 from penstock.views.refuse import refuse
@@ -42,7 +44,7 @@ def parse_query(sql: str, *, dialect: str, resolve: Resolver, typer: Typer) -> Q
         raise NotYet("a view in Spark SQL", hint="Write it in PostgreSQL's SQL (dialect='postgres').")
     if dialect != "postgres":
         raise InvalidQuery(f"unknown dialect {dialect!r}", hint="Use 'postgres'.")
-    tree = normalize_identifiers(_one_query(sql), dialect="postgres")
+    tree = normalize_identifiers(arrows_are_json(_one_query(sql)), dialect="postgres")
     if not _is_limited(tree):
         tree.set("order", None)  # rows of a table have no order
     refuse(tree)
@@ -51,6 +53,7 @@ def parse_query(sql: str, *, dialect: str, resolve: Resolver, typer: Typer) -> Q
     relations = _name_relations(tree, resolve)
     _name_columns(tree, sql)
     columns = _checked(tree, relations, typer)
+    replace_functions(tree, {name for relation in relations.values() for name in relation.schema.names})
     return Query(_qualified(tree, relations), relations, columns)
 
 
@@ -96,8 +99,8 @@ def _name_relations(tree: exp.Expr, resolve: Resolver) -> dict[str, Relation]:
     if root is None:
         raise InvalidQuery("the query has no SELECT", hint="A view is one SELECT.")
     for table in [table for scope in root.traverse() for table in _base_tables(scope)]:
-        if not isinstance(table.this, exp.Identifier):
-            raise UnsupportedQuery("a function in FROM is not supported in a view yet", hint="Select from a table.")
+        if is_function(table):
+            continue
         relation = resolve(tuple(part.name for part in table.parts))
         name = names.setdefault(relation.name, f"_r{len(names)}")
         relations[name] = relation

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from penstock.relation.schema import Column
 from penstock.views.algebra import (
     Empty,
+    Expand,
     Filter,
     Group,
     Join,
@@ -128,6 +129,9 @@ class _Uses:
             case Window():  # a partition is needed as a whole
                 whole = set(_plain([e for e in node.partition if isinstance(e, Col)]) or ())
                 self.visit(node.input, tuple(bound for bound in bounds if set(bound.columns) <= whole))
+            case Expand():
+                below = _names(node.input)
+                self.visit(node.input, tuple(bound for bound in bounds if set(bound.columns) <= below))
             case UnionAll():
                 for child in node.inputs:
                     self.visit(child, bounds)
@@ -211,7 +215,7 @@ class _Trace:
                 return self._through(node.input, columns, dict(node.items))
             case Group():
                 return self._through(node.input, columns, dict(node.keys))
-            case Window():
+            case Window() | Expand():
                 own = _names(node.input)
                 return self.origins(node.input, columns) if set(columns) <= own else None
             case Join():

@@ -69,6 +69,10 @@ def _ordered(node: exp.Expr) -> str | None:
     return None if isinstance(once, exp.Expr) and once.args.get("on") else "ORDER BY without LIMIT in a subquery"
 
 
+def _in_select(node: exp.Expr) -> str | None:
+    return None if isinstance(node.parent, (exp.From, exp.Join, exp.Lateral)) else "unnest() outside of FROM"
+
+
 _CHECKS: tuple[Check, ...] = (
     (exp.Join, _join, "Write the condition with ON."),
     (exp.Select, _other_side, "Write CROSS JOIN instead of the comma, and the condition with ON."),
@@ -83,7 +87,7 @@ _CHECKS: tuple[Check, ...] = (
     (exp.Placeholder, _always("a parameter"), "Write the value."),
     (exp.Parameter, _always("a parameter"), "Write the value."),
     (exp.Collate, _always("COLLATE"), "Text is compared by its bytes (C)."),
-    (exp.Unnest, _always("unnest()"), _LATER),
+    (exp.Unnest, _in_select, "Write it in FROM."),
     (exp.Escape, _always("ESCAPE"), "Escape with a backslash."),
 )  # fmt: skip
 
@@ -108,9 +112,10 @@ _CLAUSES: dict[type[exp.Expr], frozenset[str]] = {
     ),
     exp.SetOperation: frozenset({"this", "expression", "with_", "distinct", "order", "limit", "offset"}),
     exp.Window: frozenset({"this", "partition_by", "order", "spec", "alias", "over"}),
-    exp.Lateral: frozenset({"this", "alias"}),
+    exp.Lateral: frozenset({"this", "alias", "ordinality"}),
     exp.Subquery: frozenset({"this", "alias"}),
-    exp.Table: frozenset({"this", "db", "catalog", "alias", "joins"}),
+    exp.Table: frozenset({"this", "db", "catalog", "alias", "joins", "ordinality"}),
+    exp.Unnest: frozenset({"expressions", "alias", "offset"}),
     exp.Join: frozenset({"this", "on", "using", "kind", "side", "method"}),
     exp.Group: frozenset({"expressions"}),
     exp.With: frozenset({"expressions"}),

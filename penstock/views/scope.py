@@ -10,7 +10,8 @@ from sqlglot import exp
 from penstock.relation.types import PgType
 from penstock.views.algebra import Constants, Join, Node, OuterJoin, optional
 from penstock.views.expr import Col, Expr
-from penstock.views.subqueries import SUBQUERIES, Beside, joined_beside
+from penstock.views.set_functions import Called
+from penstock.views.subqueries import SUBQUERIES, Beside
 from penstock.views.typer import twin
 from penstock.views.windows import parts
 
@@ -74,7 +75,7 @@ def may_be_missing(lowered: Lowered) -> Lowered:
 
 
 def joined(
-    scope: Scope, sides: Sequence[str], on: Sequence[tuple[Expr, ...]], beside: Mapping[str, Beside]
+    scope: Scope, sides: Sequence[str], on: Sequence[tuple[Expr, ...]], beside: Mapping[str, Beside | Called]
 ) -> tuple[Scope, Node]:
     """FROM from left to right; what an outer join may leave without a row becomes nullable."""
     if not scope.sources:
@@ -82,13 +83,13 @@ def joined(
     (first, found), *others = scope.sources.items()
     node, sources = found.node, {first: found}
     if first in beside:
-        node = joined_beside(Constants((), ((),)), beside[first], "", ())
+        node = beside[first].beside(Constants((), ((),)), "", ())
     for (alias, source), side, conditions in zip(others, sides, on, strict=False):
         if side in ("RIGHT", "FULL"):
             sources = {name: may_be_missing(earlier) for name, earlier in sources.items()}
         sources[alias] = may_be_missing(source) if side in ("LEFT", "FULL") else source
         if alias in beside:
-            node = joined_beside(node, beside[alias], side, conditions)
+            node = beside[alias].beside(node, side, conditions)
         elif side:
             left, right = (source.node, node) if side == "RIGHT" else (node, source.node)
             node = OuterJoin(left, right, conditions, full=side == "FULL")

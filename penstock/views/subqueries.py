@@ -248,6 +248,9 @@ class Beside:
     body: Body
     items: tuple[tuple[str, Expr], ...]
 
+    def beside(self, node: Node, side: str, on: tuple[Expr, ...]) -> Node:
+        return joined_beside(node, self, side, on)
+
 
 def joined_beside(node: Node, found: Beside, side: str, on: tuple[Expr, ...]) -> Node:
     """The rows, each with those that the subquery gives for it."""

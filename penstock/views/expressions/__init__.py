@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from penstock.views.expressions import (
     arithmetic,
+    arrays,
     casts,
     comparison,
     conditional,
     json,
+    json_access,
     mathematics,
     patterns,
     strings,
@@ -15,7 +17,10 @@ from penstock.views.expressions import (
     text,
 )  # fmt: skip
 
-FAMILIES = (arithmetic, mathematics, comparison, conditional, casts, text, strings, patterns, temporal, json)
+FAMILIES = (
+    arithmetic, mathematics, comparison, conditional, casts, text, strings, patterns, temporal, json, json_access,
+    arrays,
+)  # fmt: skip
 
 HANDLERS = {node: handler for family in FAMILIES for node, handler in family.BIND.items()}
 SPARK = {op: render for family in FAMILIES for op, render in family.SPARK.items()}

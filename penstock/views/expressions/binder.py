@@ -53,6 +53,8 @@ _READ: dict[type[exp.Expr], frozenset[str]] = {
     exp.Translate: frozenset({"from_", "to"}),
     exp.TimeToStr: frozenset({"format"}),
     exp.RegexpReplace: frozenset({"replacement", "modifiers", "single_replace"}),
+    exp.JSONExtract: frozenset({"only_json_types"}),
+    exp.JSONExtractScalar: frozenset({"only_json_types", "json_type"}),
     exp.AtTimeZone: frozenset({"zone"}),
 }
 
@@ -145,7 +147,7 @@ def sql_name(node: exp.Expr) -> str:
     """What a person calls the construct."""
     if isinstance(node, exp.Anonymous):
         return f"function {node.name.lower()}()"
-    if isinstance(node, exp.Func):
+    if isinstance(node, exp.Func) and not isinstance(node, exp.Binary):
         written, call, _ = node.sql(dialect="postgres").partition("(")  # random(), not sqlglot's RAND()
         return f"function {(written if call else node.sql_name()).lower()}()"
     return f"`{node.sql(dialect='postgres')}`"

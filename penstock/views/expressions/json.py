@@ -33,7 +33,7 @@ _ESCAPES = [
 ]  # fmt: skip
 
 
-def _spark_quoted(value: Sql) -> Sql:
+def spark_quoted(value: Sql) -> Sql:
     """Few texts have anything to escape; those that do are replaced character by character."""
     escaped = value
     for char, form in _ESCAPES:
@@ -54,12 +54,12 @@ def _spark_value(e: Call, value: Sql) -> Sql:
     if kind(source) == "timestamp":
         text = fn("REPLACE", text, string(" "), string("T"))
     if kind(source) in _QUOTED:
-        text = _spark_quoted(text) if kind(source) == "text" else fn("CONCAT", string('"'), text, string('"'))
+        text = spark_quoted(text) if kind(source) == "text" else fn("CONCAT", string('"'), text, string('"'))
     return fn("COALESCE", text, string("null"))
 
 
 def _spark_key(e: Call, value: Sql) -> Sql:
-    text = _spark_quoted(value if kind(e.args[0].pg) == "text" else cast(value, "string"))
+    text = spark_quoted(value if kind(e.args[0].pg) == "text" else cast(value, "string"))
     return fn("COALESCE", text, fn("RAISE_ERROR", string("null value not allowed for object key")))
 
 

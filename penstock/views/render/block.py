@@ -22,6 +22,7 @@ class Source:
     on: list[Expr] = field(default_factory=list)
     how: Literal["inner", "semi", "anti", "left", "full"] = "inner"
     broadcast: bool = False
+    lateral: bool = False  # it reads the sources before it
 
     @property
     def asked(self) -> bool:
@@ -39,6 +40,7 @@ class Block:
     negative: bool = False
     group: list[Expr] | None = None  # grouped by these; items are then SQL of their own
     measures: dict[str, Sql] = field(default_factory=dict)
+    generated: Sql | None = None  # a generator that makes several rows of each, under the names of its columns
     total: Sql | None = None  # the weight of a grouped block
     having: Sql | None = None
 
@@ -55,6 +57,8 @@ def select(block: Block, dialect: Dialect, *, weighted: bool) -> exp.Select:
     """The block's statement; its weight is the column `_weight` where `weighted`."""
     given: list[Sql] = [_as(dialect.expression(e), name) for name, e in block.items.items()]
     given += [_as(sql, name) for name, sql in block.measures.items()]
+    if block.generated is not None:
+        given.append(block.generated)
     if weighted:
         given.append(_as(block.total if block.total is not None else weight_of(block, dialect), WEIGHT))
     if not given:
@@ -129,6 +133,8 @@ def aliased(source: Source) -> Sql:
         table = source.table.copy()
         table.set("alias", alias)
         return table
+    if source.lateral:
+        return exp.Lateral(this=exp.Subquery(this=source.table), alias=alias)
     return exp.Subquery(this=source.table, alias=alias)
 
 

@@ -13,6 +13,7 @@ from penstock.views.algebra import (
     Constants,
     Empty,
     Exists,
+    Expand,
     Filter,
     Group,
     Join,
@@ -35,6 +36,7 @@ from penstock.views.expr import BOOL, INT8, Col, Expr, call, lit, substitute
 from penstock.views.expressions.sql import Sql, number
 from penstock.views.render.block import Block, Source, placed, select
 from penstock.views.render.dialect import Dialect
+from penstock.views.render.expanded import expanded
 from penstock.views.render.groups import grouped, netted, repeated, shifted
 from penstock.views.render.placeholder import placeholder
 from penstock.views.render.windows import window_function
@@ -289,6 +291,10 @@ def _window(render: Renderer, node: Window) -> Block:
     return render.over(select(block, render.dialect, weighted=False), node, weighted=False)
 
 
+def _expand(render: Renderer, node: Expand) -> Block:
+    return expanded(render, node, weighted=is_weighted(node))
+
+
 def _group(render: Renderer, node: Group) -> Block:
     return grouped(render.open_block(node.input), node, render.dialect)
 
@@ -300,5 +306,6 @@ def _shift(render: Renderer, node: Shift) -> Block:
 _FOLDERS: dict[type, Folder] = {
     Leaf: _leaf, Empty: _empty, Constants: _constants, Filter: _filter, Project: _project, Join: _join,
     OuterJoin: _outer_join, Exists: _exists, UnionAll: _union_all, Negate: _negate,
-    SemiJoin: _semi_join, Weigh: _weigh, Net: _net, Repeat: repeated, Window: _window, Group: _group, Shift: _shift,
+    SemiJoin: _semi_join, Weigh: _weigh, Net: _net, Repeat: repeated, Window: _window, Expand: _expand,
+    Group: _group, Shift: _shift,
 }  # fmt: skip

@@ -8,6 +8,7 @@ from penstock.views.algebra import (
     Aggregate,
     Constants,
     Exists,
+    Expand,
     Filter,
     Join,
     Node,
@@ -46,6 +47,8 @@ def _prune(node: Node, used: frozenset[str]) -> Node:
             return Project(_prune(node.input, read), items)
         case Window():
             return _prune_window(node, used)
+        case Expand():
+            return over(node, (_prune(node.input, used.union(*(names(arg) for arg in node.args))),))
         case Exists():
             read = frozenset[str]().union(*(names(p) for p in node.on))
             return over(node, (_prune(node.input, used | read), _prune(node.by, read)))

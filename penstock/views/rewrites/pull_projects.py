@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.views.algebra import Aggregate, Exists, Filter, Join, Node, OuterJoin, Project, Window, optional, outputs
+from penstock.views.algebra import (
+    Aggregate,
+    Exists,
+    Expand,
+    Filter,
+    Join,
+    Node,
+    OuterJoin,
+    Project,
+    Window,
+    optional,
+    outputs,
+)
 from penstock.views.expr import Col, Expr, substitute
 from penstock.views.rewrites.tree import bottom_up
 
@@ -41,6 +53,11 @@ def _pull(node: Node) -> Node:
         case Window(input=Project() as below):
             given = tuple((col.name, col) for col in outputs(node)[-len(node.functions) :])
             return Project(_over_renamed(node, below), (*below.items, *given))
+        case Expand(input=Project() as below):
+            stands = dict(below.items)
+            args = tuple(substitute(arg, stands) for arg in node.args)
+            given = tuple((col.name, col) for col in outputs(node)[-len(node.columns) :])
+            return Project(replace(node, input=below.input, args=args), (*below.items, *given))
         case OuterJoin(full=False) if isinstance(node.left, Project) or _renames(node.right):
             return _above_outer_join(node)
         case Join() if any(isinstance(child, Project) for child in node.inputs):

@@ -5,7 +5,19 @@ A condition over several inputs of a join becomes part of the join.
 
 from __future__ import annotations
 
-from penstock.views.algebra import Aggregate, Exists, Filter, Join, Node, OuterJoin, UnionAll, Weigh, Window, outputs
+from penstock.views.algebra import (
+    Aggregate,
+    Exists,
+    Expand,
+    Filter,
+    Join,
+    Node,
+    OuterJoin,
+    UnionAll,
+    Weigh,
+    Window,
+    outputs,
+)
 from penstock.views.expr import Col, Expr, names, substitute
 from penstock.views.rewrites.tree import bottom_up, over
 
@@ -30,6 +42,8 @@ def _push(node: Node) -> Node:
             return _into_left(node, below)
         case Filter(input=Window() as below):
             return _into_partitions(node, below)
+        case Filter(input=Expand() as below):
+            return _into_expanded(node, below)
         case Filter(input=UnionAll() as union):
             return _into_branches(node, union)
         case Filter(input=Aggregate() as grouped) if grouped.keys:
@@ -66,6 +80,14 @@ def _into_partitions(node: Filter, window: Window) -> Node:
     down = tuple(p for p in node.predicates if names(p) and names(p) <= plain)
     stay = tuple(p for p in node.predicates if p not in down)
     return _filtered(over(window, (_filtered(window.input, down),)), stay)
+
+
+def _into_expanded(node: Filter, below: Expand) -> Node:
+    """What reads nothing that the function gives is asked before it is called."""
+    own = {col.name for col in outputs(below.input)}
+    down = tuple(p for p in node.predicates if names(p) and names(p) <= own)
+    stay = tuple(p for p in node.predicates if p not in down)
+    return _filtered(over(below, (_filtered(below.input, down),)), stay)
 
 
 def _into_branches(node: Filter, union: UnionAll) -> Node:

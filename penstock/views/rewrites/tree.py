@@ -8,6 +8,7 @@ from dataclasses import replace
 from penstock.views.algebra import (
     Aggregate,
     Exists,
+    Expand,
     Filter,
     Join,
     Negate,
@@ -23,7 +24,7 @@ from penstock.views.algebra import (
 def over(node: Node, children: tuple[Node, ...]) -> Node:
     """The same operator over other inputs."""
     match node:
-        case Filter() | Project() | Aggregate() | Weigh() | Window() | Negate():
+        case Filter() | Project() | Aggregate() | Weigh() | Window() | Expand() | Negate():
             return replace(node, input=children[0])
         case Join() | UnionAll():
             return replace(node, inputs=children)
@@ -37,7 +38,7 @@ def over(node: Node, children: tuple[Node, ...]) -> Node:
 
 def children(node: Node) -> tuple[Node, ...]:
     match node:
-        case Filter() | Project() | Aggregate() | Weigh() | Window() | Negate():
+        case Filter() | Project() | Aggregate() | Weigh() | Window() | Expand() | Negate():
             return (node.input,)
         case Join() | UnionAll():
             return node.inputs

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from penstock.views.algebra import (
     Aggregate,
+    Expand,
     Filter,
     Group,
     Join,
@@ -63,7 +64,7 @@ def _only_grows(node: Node, diff: Differentiator) -> bool:
     return changed <= diff.growing and all(isinstance(part, _MONOTONE) for part in parts)
 
 
-_MONOTONE = (Scan, Filter, Project, Join, UnionAll)
+_MONOTONE = (Scan, Filter, Project, Join, UnionAll, Expand)
 
 
 def _extended(node: Aggregate, change: Node, state: Leaf, diff: Differentiator) -> Node:

@@ -39,6 +39,7 @@ FEATURES: dict[str, str] = {
     "window": "SELECT k, rank() OVER (PARTITION BY s ORDER BY k) AS r FROM w",
     "lateral": "SELECT w.k, x.n FROM w CROSS JOIN LATERAL (SELECT u.n FROM u WHERE u.k = w.k) x",
     "values": "SELECT w.k, v.a FROM w JOIN (VALUES (1, 'a'), (2, NULL)) AS v (k, a) ON v.k = w.k",
+    "function": "SELECT w.k, g FROM w, generate_series(1, w.k) AS g",
     "distinct on": "SELECT DISTINCT ON (k) k, n, s FROM u ORDER BY k, n, s",
 }
 
@@ -96,7 +97,8 @@ class Grammar:
         return self._scalar(columns)
 
     def _from(self, depth: int) -> tuple[str, Columns]:
-        text, columns = self._source(depth)
+        documents = "function" in self.features and self._chance(0.08)
+        text, columns = self._documents() if documents else self._source(depth)
         for _ in range(self.random.choice([0, 0, 1, 1, 2])):
             other, mine = self._source(depth)
             how = self._join_kind()
@@ -105,7 +107,39 @@ class Grammar:
             else:
                 text = f"{text} {how} {other} ON {self._tie(columns, mine, equal=how == 'FULL JOIN')}"
             columns = columns | mine
+        if "function" in self.features and self._chance(0.1):
+            called, mine = self._function(columns)
+            text, columns = f"{text} {called}", columns | mine
         return text, columns
+
+    def _function(self, columns: Columns) -> tuple[str, Columns]:
+        """A function over what stands left of it."""
+        alias, how = self._name("f"), self.random.choice(["CROSS JOIN {}", "LEFT JOIN LATERAL {} ON true"])
+        number, other = self._of_kind(columns, "i"), self._of_kind(columns, "i")
+        calls = [f"generate_series(1, {number} % 3)", f"generate_series(2, {number} % 4, -1)",
+                 f"unnest(ARRAY[{number}, {other}])"]  # fmt: skip
+        called = f"{self.random.choice(calls)} WITH ORDINALITY AS {alias} (n, o)"
+        return how.format(called), {f"{alias}.n": "i", f"{alias}.o": "i"}
+
+    def _documents(self) -> tuple[str, Columns]:
+        """Of jsonb values and arrays what can be taken out of them."""
+        table, alias = self._name("x"), self._name("f")
+        taken = {f"{table}.id": "i", f"({table}.j ->> 'a')": "s", f"({table}.l ->> 0)": "s",
+                 f"({table}.j #>> '{{a,b,1}}')": "s", f"jsonb_typeof({table}.j -> 'b')": "s",
+                 f"jsonb_array_length({table}.l)": "i", f"({table}.j ? 'a')": "b"}  # fmt: skip
+        calls: dict[str, Columns] = {
+            f"jsonb_each_text({table}.j) AS {alias} (k, s)": {f"{alias}.k": "s", f"{alias}.s": "s"},
+            f"jsonb_object_keys({table}.j) AS {alias} (k)": {f"{alias}.k": "s"},
+            f"jsonb_array_elements_text({table}.l) WITH ORDINALITY AS {alias} (s, o)": {
+                f"{alias}.s": "s", f"{alias}.o": "i"},
+            f"jsonb_array_elements({table}.l) AS {alias} (v)": {f"({alias}.v ->> 'a')": "s", f"({alias}.v ->> 0)": "s"},
+            f"unnest({table}.a) AS {alias} (n)": {f"{alias}.n": "i"},
+        }  # fmt: skip
+        if self._chance(0.4):
+            return f"d AS {table}", taken
+        called = self.random.choice(list(calls))
+        how = self.random.choice(["CROSS JOIN LATERAL {}", "LEFT JOIN LATERAL {} ON true"])
+        return f"d AS {table} {how.format(called)}", {f"{table}.id": "i", **calls[called]}
 
     def _join_kind(self) -> str:
         kinds = ["JOIN"] * 6 + ["CROSS JOIN"]

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from psycopg.types.string import TextLoader
 
 from penstock.relation.schema import Column, Schema
 from penstock.views import PostgresTyper, Read, Relation, View, compile_view, delta, full, placeholder
@@ -38,6 +39,7 @@ class Inputs:
 
     def __init__(self, connection: Connection, relations: Sequence[Relation]) -> None:
         self.connection = connection
+        connection.adapters.register_loader("jsonb", TextLoader)  # as the text that a view holds
         self.relations = {found.name: found for found in relations}
         self.rows: dict[str, list[Row]] = {name: [] for name in self.relations}
         self.round = 0
@@ -89,15 +91,28 @@ class Inputs:
             self._insert(name, name, self.rows[name])
 
     def _insert(self, table: str, name: str, rows: Sequence[Row], more: Sequence[str] = ()) -> None:
-        names = [c.name for c in self.relations[name].schema.columns] + list(more)
-        data = [dict(zip(names, map(_plain, row), strict=True)) for row in rows]
+        columns = self.relations[name].schema.columns
+        cells = [(c.name, _json if c.pg.oid == JSONB else _plain) for c in columns] + [(one, _plain) for one in more]
+        data = [
+            ", ".join(f"{json.dumps(cell)}: {made(value)}" for (cell, made), value in zip(cells, row, strict=True))
+            for row in rows
+        ]
+        whole = "[" + ", ".join(f"{{{row}}}" for row in data) + "]"
         self.connection.execute(
-            f"INSERT INTO {table} SELECT * FROM jsonb_populate_recordset(NULL::{table}, %s)", [json.dumps(data)]
+            f"INSERT INTO {table} SELECT * FROM jsonb_populate_recordset(NULL::{table}, %s)", [whole]
         )
 
 
-def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, (bool, int)) else str(value)
+JSONB = 3802
+
+
+def _plain(value: Any) -> str:
+    return json.dumps(value if value is None or isinstance(value, (bool, int, list)) else str(value))
+
+
+def _json(value: Any) -> str:
+    """A text that is JSON already."""
+    return "null" if value is None else str(value)
 
 
 class Maintained:

@@ -1,4 +1,4 @@
-"""Queries to try: a list that names every operator, over three small tables."""
+"""Queries to try: a list that names every operator, over four small tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ T = relation(
 )  # fmt: skip
 U = relation("u", Column.of("k", INT4), Column.of("n", INT4), Column.of("s", TEXT))
 W = relation("w", Column.of("k", INT4, nullable=False), Column.of("s", TEXT), key=["k"])
-TABLES = (T, U, W)
+JSONB = PgType(3802, -1, "jsonb")
+INTS = PgType(1007, -1, "integer[]", kind="b", element=INT4)
+# Documents: `j` are objects, `l` arrays, or NULL.
+D = relation(
+    "d", Column.of("id", INT4, nullable=False), Column.of("j", JSONB), Column.of("l", JSONB), Column.of("a", INTS),
+    key=["id"],
+)  # fmt: skip
+TABLES = (T, U, W, D)
 
 TEMPLATES = [
     "SELECT id, k + 1 AS k1, m FROM t WHERE n > 0",
@@ -209,3 +216,34 @@ TEMPLATES = [
     "SELECT k FROM t WHERE n > 0 EXCEPT (SELECT k FROM u INTERSECT SELECT k FROM w)",
     "WITH d AS (SELECT DISTINCT k FROM u) SELECT a.k FROM d a JOIN d b ON a.k = b.k + 1 UNION SELECT k FROM d",
 ]  # fmt: skip
+
+# Functions in FROM, and what is inside jsonb.
+FUNCTIONS = [
+    "SELECT w.k, g FROM w, generate_series(1, w.k) g",
+    "SELECT w.k, g.x FROM w JOIN generate_series(w.k, 0, -2) AS g (x) ON g.x > 1",
+    "SELECT g, count(*) FROM generate_series(1, 4) g JOIN w ON w.k >= g GROUP BY g",
+    "SELECT u.k, x.* FROM u LEFT JOIN LATERAL generate_series(1, u.n) WITH ORDINALITY AS x ON true",
+    "SELECT x.k, y FROM (SELECT k, n FROM u) x, generate_series(x.k, x.n) y WHERE x.k >= 0 AND y > 0",
+    "SELECT k FROM w WHERE k IN (SELECT g FROM generate_series(1, 3) g)",
+    "SELECT k, (SELECT sum(g) FROM generate_series(1, 3) g) AS s FROM w",
+    "SELECT w.k, s.x FROM w, LATERAL (SELECT max(g) AS x FROM u, generate_series(0, u.n) g WHERE u.k = w.k) s",
+    "SELECT k, max(g), count(g) AS c FROM u LEFT JOIN generate_series(0, u.n) g ON true GROUP BY k",
+    "SELECT * FROM d, unnest(a) WITH ORDINALITY AS x",
+    "SELECT d.id, x.v, ordinality FROM d, unnest(a) WITH ORDINALITY AS x (v)",
+    "SELECT id, unnest FROM d LEFT JOIN unnest(a) ON true",
+    "SELECT u.k, v, o FROM u, unnest(ARRAY[u.k, NULL, 5]) WITH ORDINALITY AS t (v, o)",
+    "SELECT v, count(*) FROM u, unnest(ARRAY[u.s, 'a']) v WHERE v <> 'b' GROUP BY v",
+    "SELECT id, j -> 'a' AS a, j ->> 'a' AS b, l -> 1 AS d, l ->> -1 AS e, j -> 'a' -> 'b' ->> 1 AS f FROM d",
+    "SELECT id, j #> '{a,b}' AS x, j #>> '{a,b,-1}' AS y, l #>> '{1,a}' AS z, j ? 'a' AS q, l ? 'a' AS r FROM d",
+    "SELECT id, coalesce(j -> 'a' ->> 'b', 'none') AS x, upper(j ->> 'b') AS y, jsonb_typeof(j -> 'b') AS z FROM d",
+    "SELECT id, jsonb_array_length(l) AS n, jsonb_extract_path_text(j, 'a', 'b', '1') AS p, l -> 1 -> 'a' AS q FROM d",
+    "SELECT j ->> 'a' AS a, count(*) FROM d WHERE j ? 'a' GROUP BY 1",
+    "SELECT id, k, v, o FROM d, jsonb_each(d.j) WITH ORDINALITY AS e (k, v, o)",
+    "SELECT key, value, count(*) FROM d, jsonb_each_text(j) GROUP BY key, value",
+    "SELECT id, k FROM d, LATERAL jsonb_object_keys(d.j) k",
+    "SELECT id, e.value, o FROM d LEFT JOIN LATERAL jsonb_array_elements(d.l) WITH ORDINALITY AS e (value, o) ON true",
+    "SELECT id, e ->> 'a' AS a FROM d, jsonb_array_elements(d.l) e",
+    "SELECT e, count(*) FROM d, jsonb_array_elements_text(d.l) e GROUP BY e",
+    "SELECT w.k, x.key FROM w JOIN (SELECT id, key FROM d, jsonb_each(j)) x ON x.id % 5 = w.k",
+]
+TEMPLATES += FUNCTIONS

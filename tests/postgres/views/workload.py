@@ -6,6 +6,13 @@ from random import Random
 
 from postgres.views.maintained import Inputs, Row
 
+# As PostgreSQL writes them; with what is cut out wrongly by anything that does not read the text token by token.
+_OBJECTS = [
+    None, "{}", '{"a": 1.50, "b": "x\\"y"}', '{"a": "1, 2: {", "b": null}', '{"a": {"b": [1, 2.0]}, "é": true}',
+    '{"b": "\\\\", "c d": "a\\n\\u0001"}',
+]  # fmt: skip
+_ARRAYS = [None, "[]", '[1, "a", null]', '["a, b", {"a": "b"}, [[]]]', '[true, 0.10, "é"]', '["a", "a"]']
+
 
 class Workload:
     """Random rows with few values, NULLs and duplicates; updates and deletes of rows that are there."""
@@ -46,6 +53,9 @@ class Workload:
             self.ids += 1
             return (self.ids, pick(small), pick([None, -1, 0, 5, 2**40]), pick([None, "0.00", "1.50", "-3.25", "9.99"]),
                     pick(text), pick([None, 0.1, 0.2, -0.0, 1e10, float("nan"), float("inf")]))  # fmt: skip
+        if name == "d":
+            self.ids += 1
+            return (self.ids, pick(_OBJECTS), pick(_ARRAYS), pick([None, [], [1, None, 2], [1], [3, 3]]))
         if name == "u":
             return (pick(small), pick(small), pick(text))
         return (pick([0, 1, 2, 3, 4]), pick(text))

@@ -1,0 +1,141 @@
+"""A function in FROM, as the parser has it, becomes a subquery of its columns that carries the call.
+
+`jsonb_each(t.d) WITH ORDINALITY AS e (k)` is qualified as `LATERAL (SELECT NULL AS k, NULL AS value, NULL AS ordinality
+WHERE _from('jsonb_each', true, t.d)) AS e`: names inside and outside resolve like those of any lateral subquery, and
+`call_of` finds the call again when the query is lowered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from penstock.errors import UnsupportedQuery
+
+CALL = "_from"
+ORDINALITY = "ordinality"
+
+# What PostgreSQL calls their columns; none: as the function's alias.
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "unnest": (),
+    "generate_series": (),
+    "jsonb_object_keys": (),
+    "jsonb_array_elements": ("value",),
+    "jsonb_array_elements_text": ("value",),
+    "jsonb_each": ("key", "value"),
+    "jsonb_each_text": ("key", "value"),
+}
+
+
+@dataclass(frozen=True)
+class FunctionCall:
+    """A call in FROM; `columns` are its names there, the last the row's number where `numbered`."""
+
+    name: str
+    args: tuple[exp.Expr, ...]
+    numbered: bool
+    columns: tuple[str, ...] = ()
+    alias: str = ""
+
+
+def is_function(source: exp.Expr) -> bool:
+    if isinstance(source, exp.Lateral):
+        return not isinstance(source.this, exp.Subquery)
+    return isinstance(source, exp.Unnest) or (isinstance(source, exp.Table) and not _is_name(source.this))
+
+
+def _is_name(node: exp.Expr | None) -> bool:
+    return isinstance(node, exp.Identifier)
+
+
+def replace_functions(tree: exp.Expr, known: Collection[str]) -> None:
+    """In place; `known` are the names of all columns of the tables: any other name that is a function's alias means its
+    value."""
+    for select in list(tree.find_all(exp.Select)):
+        start = select.args.get("from_")
+        if start is not None and is_function(start.this):
+            start.set("this", _subquery(start.this, select, known))
+        for join in select.args.get("joins") or []:
+            if is_function(join.this):
+                found = _subquery(join.this, select, known)
+                alias = found.args["alias"].pop()
+                join.set("this", exp.Lateral(this=found, alias=alias))
+
+
+def _subquery(source: exp.Expr, select: exp.Select, known: Collection[str]) -> exp.Subquery:
+    call = _read(source)
+    if len(COLUMNS[call.name]) < 2:
+        _name_values(select, call, known)
+    columns = [exp.alias_(exp.Null(), name, quoted=True) for name in call.columns]
+    args = [arg.copy() for arg in call.args]
+    marked = exp.Anonymous(
+        this=CALL, expressions=[exp.Literal.string(call.name), exp.Boolean(this=call.numbered), *args]
+    )
+    inner = exp.Select(expressions=columns, where=exp.Where(this=marked))
+    return exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier(call.alias, quoted=True)))
+
+
+def _name_values(select: exp.Select, call: FunctionCall, known: Collection[str]) -> None:
+    """`e` alone is the value that the function e gives."""
+    if call.alias in known or call.alias == call.columns[0]:
+        return
+    for column in list(select.find_all(exp.Column)):
+        if column.name == call.alias and not column.table:
+            column.set("this", exp.to_identifier(call.columns[0], quoted=True))
+            column.set("table", exp.to_identifier(call.alias, quoted=True))
+            if isinstance(column.parent, exp.Select):
+                column.replace(exp.alias_(column.copy(), call.alias, quoted=True))
+
+
+def _read(source: exp.Expr) -> FunctionCall:
+    called = source if isinstance(source, exp.Unnest) else source.this
+    inner = called if isinstance(called, exp.Unnest) else source
+    numbered = bool(source.args.get("ordinality") or inner.args.get("offset"))
+    name, args = _name_and_arguments(called)
+    given = source.args.get("alias")
+    alias = given.name if given is not None and given.name else name
+    listed = list(given.columns) if given is not None else []
+    if isinstance(inner.args.get("offset"), exp.Identifier):
+        listed.append(inner.args["offset"])  # the parser takes the last of the names for the number's
+    if any(not isinstance(one, exp.Identifier) for one in listed):
+        raise UnsupportedQuery(
+            "a function in FROM with a column definition list is not supported in a view",
+            hint="Take the values out with ->> and cast them.",
+        )
+    own = COLUMNS[name] or (alias,)
+    names = [*own, *([ORDINALITY] if numbered else [])]
+    columns = (*(one.name for one in listed), *names[len(listed) :])
+    return FunctionCall(name, args, numbered, columns, alias)
+
+
+def _name_and_arguments(called: exp.Expr) -> tuple[str, tuple[exp.Expr, ...]]:
+    if isinstance(called, exp.Unnest):
+        if len(called.expressions) != 1:
+            raise UnsupportedQuery("unnest() of several arrays is not supported in a view", hint="Unnest one.")
+        return "unnest", tuple(called.expressions)
+    if isinstance(called, (exp.ExplodingGenerateSeries, exp.GenerateSeries)):
+        given = (called.args.get(part) for part in ("start", "end", "step"))
+        return "generate_series", tuple(arg for arg in given if arg is not None)
+    name = called.name.lower() if isinstance(called, exp.Anonymous) else type(called).__name__.lower()
+    if name not in COLUMNS:
+        raise UnsupportedQuery(
+            f"function {name}() in FROM is not supported in a view yet",
+            hint=f"Supported: {', '.join(sorted(COLUMNS))}.",
+        )
+    return name, tuple(called.expressions)
+
+
+def call_of(source: exp.Expr) -> FunctionCall | None:
+    """The call that a qualified source stands for."""
+    inner = source.this if isinstance(source, exp.Lateral) else source
+    if not isinstance(inner, exp.Subquery) or not isinstance(inner.this, exp.Select):
+        return None
+    where = inner.this.args.get("where")
+    marked = where.this if where is not None else None
+    if not isinstance(marked, exp.Anonymous) or marked.name != CALL:
+        return None
+    name, numbered, *args = marked.expressions
+    columns = tuple(item.alias_or_name for item in inner.this.expressions)
+    return FunctionCall(name.name, tuple(args), bool(numbered.this), columns, source.alias)

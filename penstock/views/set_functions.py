@@ -1,0 +1,98 @@
+"""Functions in FROM: what they take, the types of their columns, and each row of a relation with the rows they give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.errors import UnsupportedQuery
+from penstock.relation.schema import Column
+from penstock.relation.types import PgType, spark_type
+from penstock.views.algebra import Expand, Filter, Node
+from penstock.views.expr import INT4, INT8, TEXT, TRUE, Col, Expr, Lit, kind
+from penstock.views.expressions.binder import refuse_types
+from penstock.views.expressions.convert import convert, fix
+from penstock.views.expressions.json_access import jsonb
+
+Types = list[tuple[PgType, str]]  # in PostgreSQL and in Spark, of each column
+Bound = tuple[tuple[Expr, ...], Types]
+
+
+def _unnest(args: Sequence[Expr], told: Sequence[PgType]) -> Bound:
+    (array,) = args
+    if not array.spark.startswith("array<"):
+        raise UnsupportedQuery(
+            f"unnest() of {array.pg.name} is not supported in a view",
+            hint="Arrays of one dimension that are held as lists can be unnested.",
+        )
+    held = array.spark[len("array<") : -1]
+    element = array.pg.plain.element
+    pg = told[0] if element is None else element
+    if held == "string" and spark_type(pg.arrow) != "string":
+        pg = replace(pg, in_text_form=True)
+    return (array,), [(pg, held)]
+
+
+def _generate_series(args: Sequence[Expr], told: Sequence[PgType]) -> Bound:
+    whole = [fix(arg, told[0]) for arg in args]
+    if told[0].oid not in (INT4.oid, INT8.oid) or any(kind(arg.pg) != "int" for arg in whole):
+        raise refuse_types("generate_series()", args)
+    spark = spark_type(told[0].arrow)
+    return tuple(convert(arg, told[0], spark) for arg in whole), [(told[0], spark)]
+
+
+def _of_json(*types: PgType) -> Callable[[Sequence[Expr], Sequence[PgType]], Bound]:
+    def bind(args: Sequence[Expr], told: Sequence[PgType]) -> Bound:
+        if len(args) != 1:
+            raise refuse_types("a function of JSON with several arguments", args)
+        return (jsonb(args[0], "a function of JSON in FROM"),), [(pg, "string") for pg in types]
+
+    return bind
+
+
+_JSONB = PgType(3802, -1, "jsonb")
+_FUNCTIONS: dict[str, Callable[[Sequence[Expr], Sequence[PgType]], Bound]] = {
+    "unnest": _unnest,
+    "generate_series": _generate_series,
+    "jsonb_object_keys": _of_json(TEXT),
+    "jsonb_array_elements": _of_json(_JSONB),
+    "jsonb_array_elements_text": _of_json(TEXT),
+    "jsonb_each": _of_json(TEXT, _JSONB),
+    "jsonb_each_text": _of_json(TEXT, TEXT),
+}
+
+
+@dataclass(frozen=True)
+class Called:
+    """A call in FROM over what stands left of it."""
+
+    name: str
+    args: tuple[Expr, ...]
+    columns: tuple[tuple[str, Column], ...]
+    numbered: bool
+
+    def beside(self, node: Node, side: str, on: tuple[Expr, ...]) -> Node:
+        """The rows, each with those that the function gives for it."""
+        if side not in ("", "LEFT"):
+            raise UnsupportedQuery(f"{side} JOIN of a function is not supported in a view", hint="Use LEFT or JOIN.")
+        asked = tuple(condition for condition in on if condition != TRUE)
+        if side and asked:
+            raise UnsupportedQuery(
+                "LEFT JOIN of a function is ON true in a view", hint="Ask in WHERE, or with CASE in SELECT."
+            )
+        expanded = Expand(node, self.name, self.args, self.columns, self.numbered, outer=bool(side))
+        return Filter(expanded, asked) if asked else expanded
+
+    def seen(self) -> tuple[Col, ...]:
+        return tuple(Col(name, column.pg, column.spark) for name, column in self.columns)
+
+
+def called(name: str, args: Sequence[Expr], told: Sequence[PgType], names: Sequence[str], *, numbered: bool) -> Called:
+    """`told` are the types that PostgreSQL gives the columns; `names` those of the tree."""
+    if any(isinstance(arg, Lit) and arg.bare and arg.value is None for arg in args):
+        raise refuse_types(f"{name}()", args)
+    bound, types = _FUNCTIONS[name](args, told)
+    if numbered:
+        types = [*types, (INT8, "bigint")]
+    columns = tuple((new, Column(new, pg, spark)) for new, (pg, spark) in zip(names, types, strict=True))
+    return Called(name, bound, columns, numbered)
