@@ -18,6 +18,7 @@ def bench(
     ] = None,
     scale: Annotated[float | None, typer.Option(help="Below 1: a trial with fewer rows, to see that it runs.")] = None,
     tpch: Annotated[str | None, typer.Option(help="Scales of TPC-H for views.tpch; 0.1,1 by default.")] = None,
+    queries: Annotated[str | None, typer.Option(help="For views.tpch, for example q1,q3; all by default.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Time for views.tpch; 30 by default.")] = None,
 ) -> None:
     """Measure penstock on this machine, as ratios within one run."""
@@ -25,6 +26,6 @@ def bench(
     from penstock.bench.scale import VARIABLE
     from penstock.bench.views import settings
 
-    asked = {VARIABLE: scale, settings.SCALES: tpch, settings.MINUTES: minutes}
+    asked = {VARIABLE: scale, settings.SCALES: tpch, settings.QUERIES: queries, settings.MINUTES: minutes}
     os.environ |= {name: str(value) for name, value in asked.items() if value is not None}
     raise typer.Exit(main(names or ()))

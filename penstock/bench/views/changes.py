@@ -38,7 +38,7 @@ class Changes:
 
     def _copied(self, table: str, key: str, first: int, like: list[object]) -> None:
         columns = next(found.columns for found in TABLES if found.name == table)
-        cells = ", ".join(f"{key} % 100000000 + {first}" if name == key else name for name, _ in columns)
+        cells = ", ".join(f"mod({key}, 100000000) + {first}" if name == key else name for name, _ in columns)
         self._source.execute(f"INSERT INTO {table} SELECT {cells} FROM {table} WHERE {key} = ANY(%s)", (like,))
 
     def updates(self, rows: int) -> None:

@@ -6,9 +6,10 @@ import os
 import time
 
 from penstock.bench.scale import scale
+from penstock.bench.tpch.queries import QUERIES as ALL
 from penstock.errors import ConfigError
 
-SCALES, MINUTES = "PENSTOCK_BENCH_TPCH", "PENSTOCK_BENCH_MINUTES"
+SCALES, MINUTES, QUERIES = "PENSTOCK_BENCH_TPCH", "PENSTOCK_BENCH_MINUTES", "PENSTOCK_BENCH_QUERIES"
 SMALLEST = 0.01  # below, tpchgen-cli gives keys of partsupp twice
 
 
@@ -23,6 +24,15 @@ def scales() -> list[float]:
         raise ConfigError(
             f"TPC-H cannot be made at scale {text!r}", hint=f"Numbers from {SMALLEST:g} on, for example 0.1,1."
         )
+    return found
+
+
+def queries() -> list[str]:
+    """All 22, unless some are named."""
+    text = os.environ.get(QUERIES)
+    found = list(ALL) if not text else [part.strip() for part in text.split(",")]
+    if unknown := [name for name in found if name not in ALL]:
+        raise ConfigError(f"TPC-H has no query {unknown[0]!r}", hint=f"Choose from: {', '.join(ALL)}.")
     return found
 
 

@@ -18,13 +18,12 @@ from rich.console import Console
 
 import penstock
 from penstock.bench.figure import Figure, seconds
-from penstock.bench.tpch.queries import QUERIES
 from penstock.bench.tpch.tables import TABLES
 from penstock.bench.views import report
 from penstock.bench.views.changes import Changes
 from penstock.bench.views.ground import follow, load
 from penstock.bench.views.measure import Measure, Run
-from penstock.bench.views.settings import Budget, scales
+from penstock.bench.views.settings import Budget, queries, scales
 from penstock.embedded import SOURCE_SETTINGS, EmbeddedPostgres
 
 FIXED = 1_000
@@ -91,13 +90,14 @@ def _measured(
     console: Console, ps: penstock.Session, changes: Changes, dsn: str, scale: float, budget: Budget
 ) -> dict[Set, list[Run]]:
     with console.status("copy, first refresh, publish"):
-        taken = seconds(lambda: follow(ps, dsn))
+        chosen = queries()
+        taken = seconds(lambda: follow(ps, dsn, chosen))
     total, measure, found = changes.total(), Measure(ps), dict[Set, list[Run]]()
-    console.print(f"TPC-H at scale {scale:g}: {total:,} rows; {len(QUERIES)} views made twice in {taken:.0f} s")
+    console.print(f"TPC-H at scale {scale:g}: {total:,} rows; {len(chosen)} views made twice in {taken:.0f} s")
     for kind in ("orders", "updates"):  # Spark compiles what it runs the first times
         console.print(f"warming up with {kind}; {budget.left / 60:.0f} minutes left")
         _changed(ps, changes, Set(kind, 0.0001), total)
-        for query in QUERIES:
+        for query in chosen:
             if budget.left > 0:
                 with console.status(f"warming up: {kind}, {query}"):
                     measure.query(query)
@@ -107,7 +107,7 @@ def _measured(
         with console.status(f"{one.kind}, {one.size}: change, capture"):
             _changed(ps, changes, one, total)
         runs = list[Run]()
-        for query in QUERIES:
+        for query in chosen:
             with console.status(f"{one.kind}, {one.size}: {query}"):
                 runs.append(measure.query(query))
         console.print(report.table(f"scale {scale:g}, {one.kind}, {one.size}", runs))
