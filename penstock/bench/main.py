@@ -20,9 +20,9 @@ BENCHMARKS: dict[str, Callable[[Console], list[Figure]]] = {
 
 
 def main(names: Sequence[str] = ()) -> int:
-    """Run the named benchmarks, all of them by default; `lake` stands for all whose name begins with `lake.`."""
+    """Run the named benchmarks, all by default; `lake` stands for all of `lake.…`, `lake read` for `lake.read`."""
     console = Console()
-    chosen = [one for name in names for one in _meant(name)] or list(BENCHMARKS)
+    chosen = list(dict.fromkeys(_meant(names))) or list(BENCHMARKS)
     figures = [figure for name in chosen for figure in BENCHMARKS[name](console)]
     table = Table("what", "measured", "bar", "", title="penstock bench")
     for figure in figures:
@@ -33,8 +33,24 @@ def main(names: Sequence[str] = ()) -> int:
     return int(any(figure.ok is False for figure in figures))
 
 
-def _meant(name: str) -> list[str]:
-    found = [one for one in BENCHMARKS if one == name or one.startswith(f"{name}.")]
-    if not found:
-        raise ConfigError(f"no benchmark {name!r}", hint=f"Choose from: {', '.join(BENCHMARKS)}.")
+def _meant(names: Sequence[str]) -> list[str]:
+    """
+    >>> _meant(["lake", "read", "idle", "refresh"])
+    ['lake.read', 'lake.idle', 'refresh']
+    """
+    found: list[str] = []
+    group, parts = "", 0  # the group named last, and how many of its parts
+    for name in names:
+        if f"{group}.{name}" in BENCHMARKS:
+            found = [*(found if parts else _others(found, group)), f"{group}.{name}"]
+            parts += 1
+            continue
+        some = [one for one in BENCHMARKS if one == name or one.startswith(f"{name}.")]
+        if not some:
+            raise ConfigError(f"no benchmark {name!r}", hint=f"Choose from: {', '.join(BENCHMARKS)}.")
+        found, group, parts = [*found, *some], name, 0
     return found
+
+
+def _others(found: list[str], group: str) -> list[str]:
+    return [one for one in found if not one.startswith(f"{group}.")]

@@ -77,6 +77,57 @@ def waiting(catalog: Catalog) -> list[Waiting]:
     return [Waiting(**row) for row in rows]
 
 
+@dataclass(frozen=True)
+class Standing:
+    """Where the Delta table of a relation is: `rows` in `version` since `published_at`, `behind` changed rows after it.
+
+    `how`, `reason` and `seconds` are of the last publish that did something, `error` of one that failed since.
+    """
+
+    name: str
+    pace: str | None
+    version: int | None
+    rows: int | None
+    position: int | None
+    published_at: datetime | None
+    behind: int
+    behind_since: datetime | None  # the first commit that waits
+    how: str | None
+    reason: str | None
+    seconds: float | None
+    error: str | None
+
+
+def standing(catalog: Catalog) -> list[Standing]:
+    """All relations, by name: one query."""
+    rows = catalog.all(
+        """
+        SELECT r.name, p.pace, b.delta_version AS version, b.rows, b.position, b.published_at,
+               w.behind, w.behind_since, h.how, h.reason, h.seconds, e.error
+        FROM relations r
+        LEFT JOIN publishing p ON p.relation = r.name
+        LEFT JOIN LATERAL (
+            SELECT b.position, b.delta_version, b.rows, o.committed_at AS published_at
+            FROM bases b JOIN rounds o ON o.id = b.round
+            WHERE b.relation_id = r.id ORDER BY b.position DESC LIMIT 1) b ON true
+        LEFT JOIN LATERAL (
+            SELECT coalesce(sum(s.rows), 0)::int8 AS behind, min(s.first_time) AS behind_since FROM segments s
+            WHERE s.relation_id = r.id AND s.form = 'settled' AND s.high > coalesce(b.position, -1)) w ON true
+        LEFT JOIN LATERAL (
+            SELECT h.id, h.how, h.reason, h.seconds FROM publish_history h
+            WHERE h.relation_id = r.id AND h.how NOT IN ('failed', 'optimized', 'vacuumed')
+            ORDER BY h.id DESC LIMIT 1) h ON true
+        LEFT JOIN LATERAL (
+            SELECT f.error FROM publish_history f
+            WHERE f.relation_id = r.id AND f.how = 'failed' AND f.id > coalesce(h.id, 0)
+            ORDER BY f.id DESC LIMIT 1) e ON true
+        WHERE NOT r.retired AND r.kind <> 'state'
+        ORDER BY r.name
+        """
+    )
+    return [Standing(**row) for row in rows]
+
+
 def record(catalog: Catalog, relation_id: int, line: PublishLine) -> None:
     catalog.connection.execute(
         "INSERT INTO publish_history (relation_id, how, reason, rows, version, seconds, frontier, error) "

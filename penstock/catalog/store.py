@@ -71,6 +71,16 @@ class Catalog:
         self._opened.append(connection)
         return connection
 
+    @contextmanager
+    def another(self) -> Iterator[Connection]:
+        """A connection of its own, for what must go with it."""
+        connection = self.connect()
+        try:
+            yield connection
+        finally:
+            self._opened.remove(connection)
+            connection.close()
+
     def leave(self) -> None:
         """This thread ends: its connection is not needed any more."""
         connection = self.__dict__["_mine"].__dict__.pop("connection", None)

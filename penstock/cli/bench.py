@@ -14,7 +14,7 @@ def register(app: typer.Typer) -> None:
 
 def bench(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Benchmarks, for example refresh, or lake.read; all by default.")
+        list[str] | None, typer.Argument(help="Benchmarks, for example refresh, lake, or lake read; all by default.")
     ] = None,
     scale: Annotated[float | None, typer.Option(help="Below 1: a trial with fewer rows, to see that it runs.")] = None,
     tpch: Annotated[str | None, typer.Option(help="Scales of TPC-H for views.tpch; 0.1,1 by default.")] = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.session import Status
 
 
+_DELTA_TABLES = 20
 _ALERTS = 3  # newest ones of a source; `penstock source events` has all
 
 
@@ -47,6 +49,14 @@ def status(
     for one in found.stream_tables:
         for told in remarks(one):
             console.print(f"[yellow]![/] {one.name} {escape(one_line(told))}", soft_wrap=True)
+    if found.delta_tables:
+        console.print()
+        console.print(delta_tables(found))
+    for delta in found.delta_tables:
+        if delta.error:
+            console.print(
+                f"[red]![/] {delta.name} cannot be published: {escape(one_line(delta.error))}", soft_wrap=True
+            )
     console.print(changelog(found))
     for alert in found.alerts:
         console.print(f"[red]![/] {escape(alert.message)}\n  [dim]{escape(alert.hint)}[/]", soft_wrap=True)
@@ -75,6 +85,32 @@ def sources(found: Status) -> Table:
         ("source", "state", "slot", "captured", "lag"),
         [(one.name, one.state, one.slot, one.captured, size(one.lag_bytes)) for one in found.sources],
         right=("lag",),
+    )
+
+
+def delta_tables(found: Status) -> Table:
+    """How far the Delta tables are behind, the first ones that wait for something."""
+    now = datetime.now(UTC)
+    shown = sorted(found.delta_tables, key=lambda one: (one.error is None, -one.behind, one.name))[:_DELTA_TABLES]
+    lines = [
+        (
+            one.name,
+            one.pace or "",
+            one.version,
+            "never" if one.published_at is None else age((now - one.published_at).total_seconds()),
+            one.how,
+            age(one.seconds),
+            f"{one.behind:,}",
+            age((now - one.behind_since).total_seconds()) if one.behind_since else "",
+        )
+        for one in shown
+    ]
+    more = len(found.delta_tables) - len(shown)
+    return table(
+        f"Delta tables ({more} more, see --json)" if more else "Delta tables",
+        ("delta table", "pace", "version", "published", "how", "took", "changes waiting", "since"),
+        lines,
+        right=("version", "published", "took", "changes waiting", "since"),
     )
 
 

@@ -18,6 +18,7 @@ from penstock.lake.delta_log import Stamp
 from penstock.lake.reader import Reader
 from penstock.lake.session import adopt, quoted
 from penstock.relation.translation import Translation
+from penstock.zset import CHANGE_COLUMNS
 
 _WITHOUT_ZONE = "SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"
 _MAPPING = "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
@@ -64,8 +65,8 @@ def alterations(way: Translation, present: Collection[str]) -> list[str] | None:
     renamed = {old: new for old, new in kept.items() if old != new}
     if {*renamed.values(), *(column.name for column in added)} & set(way.old.names):
         return None
-    if any(column.missing is not None for column in added):
-        return None
+    if any(column.missing is not None or column.name in CHANGE_COLUMNS for column in added):
+        return None  # files that were segments have columns of the latter names already
     if any(one.source is not None and one.source.spark != one.column.spark for one in way.origins.values()):
         return None
     if [column for column in way.new.columns if column in added] != list(way.new.columns[len(kept) :]):

@@ -6,22 +6,19 @@ that fit into memory are summed there, without a Spark job; the rest by Spark.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from penstock.catalog.relations import Relation
 from penstock.lake.delta_writes import DELETE
-from penstock.lake.key_order import column_ranges
+from penstock.lake.inserts import inserts_only
 from penstock.lake.reader import SMALL, Reader, expand, net, same
 from penstock.lake.session import quoted
-from penstock.relation.segment import Segment
 from penstock.zset import WEIGHT, among
 
 
@@ -47,24 +44,11 @@ class Gathered(Protocol):
 def gather(reader: Reader, relation: Relation, after: int, until: int) -> Gathered:
     found = reader.segments(relation, after, until)
     count = sum(one.rows for one in found)
-    if count > SMALL and inserts_only(reader, found, after, until):
+    if count > SMALL and inserts_only(reader.home, found, after, until):
         return _Inserts(reader, relation, after, until, count)
     if reader.fits(found):
         return _in_memory(reader, relation, after, until)
     return _by_spark(reader, relation, after, until)
-
-
-def inserts_only(reader: Reader, found: Sequence[Segment], after: int, until: int) -> bool:
-    """True if all of the segments is in the range, and each row of them is one that came in once."""
-    return all(one.low > after and one.high <= until for one in found) and all(
-        _weights(pq.read_metadata(reader.home.path(one.path))) == (1, 1) for one in found
-    )
-
-
-def _weights(footer: pq.FileMetaData) -> tuple[int, int] | None:
-    """The least and the greatest weight in a file, by its statistics."""
-    found = column_ranges(footer, WEIGHT)
-    return None if not found else (min(low for low, _ in found), max(high for _, high in found))
 
 
 @dataclass(frozen=True)

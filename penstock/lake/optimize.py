@@ -31,6 +31,7 @@ _DELETED = 0.2
 # A file is wide if its keys span more than this part of the table's; in order again when half of the rows are in such.
 _WIDE = 0.25
 _UNORDERED = 0.5
+_LEAST_BYTES = 1 << 20  # of a file, however small its rows are
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def _run(reader: Reader, relation: Relation, base: Base, work: Work, files: Sequ
 
     session = _session(reader, relation, base)
     rows, size = sum(one.rows for one in files), sum(one.bytes for one in files)
-    target = max(1 << 20, size * ROWS_PER_FILE // max(rows, 1))
+    target = max(_LEAST_BYTES, size * ROWS_PER_FILE // max(rows, 1))
     session.conf.set("spark.databricks.delta.optimize.maxFileSize", str(target))
     session.conf.set("spark.databricks.delta.optimize.minFileSize", str(target // 4))
     table = Table.forPath(session, str(reader.home.base(relation.folder))).optimize()

@@ -20,10 +20,11 @@ from penstock.catalog.relations import Base, Relation
 from penstock.cut import Frontier
 from penstock.errors import PublishError
 from penstock.failpoint import hit
-from penstock.lake import delta_log, delta_schema, delta_writes
+from penstock.lake import adoption, delta_log, delta_schema, delta_writes
 from penstock.lake.delta_log import Stamp
 from penstock.lake.folding import Choice, Fold, choose
-from penstock.lake.gathered import gather, inserts_only, rows_as_often
+from penstock.lake.gathered import gather, rows_as_often
+from penstock.lake.inserts import inserts_only, leading_inserts
 from penstock.lake.key_order import in_order
 from penstock.lake.other_history import check_known
 from penstock.lake.reader import Reader
@@ -58,12 +59,17 @@ def publish(
     stamp = Stamp(relation.name, _owner(reader, relation), position, str(frontier), relation.version)
     base = recovered(reader, lease, relation)
     choice = Choice("unchanged", "nothing was captured since the last publish")
+    created = base is None
+    if base is None and not compat:
+        base = _begun(reader, lease, relation, stamp)
     if base is None or base.position < position:
         choice, rows = _write(reader, relation, base, stamp, delta_writes.properties(compat=compat))
         version = _committed(reader, relation, base, stamp, choice.how)
         hit("publish.delta_committed")
         base = Base(position, version, delta_log.row_count(folder) if rows is None else rows, relation.version)
         _record(reader, lease, relation, base)
+    if created:
+        choice = choose(None, 0, 0)
     if relation.source and base.position > position:  # published past what was asked for, and never taken back
         frontier = Frontier({relation.source: base.position})
     seconds = time.monotonic() - started
@@ -161,6 +167,8 @@ def _write(
     if altered and not delta_schema.follow(reader, relation, base, replace(stamp, position=base.position, shape=0)):
         _replace(reader, relation, base, stamp, _ANEW)
         return Choice("overwritten", "its columns changed in a way that needs new files"), None
+    if not altered and (rows := _appended_as_they_are(reader, relation, base, stamp)):
+        return choose(base.rows, rows, 0), base.rows + rows
     changed = gather(reader, relation, base.position, stamp.position)
     choice = choose(base.rows, changed.new, changed.gone)
     if altered and choice.how == "unchanged":
@@ -177,6 +185,54 @@ def _write(
             source = rows_as_often(reader, relation, there, changed.weighted())
             delta_writes.merge_by_row(reader.spark(), source, folder, schema, stamp)
     return choice, base.rows + changed.new - changed.gone
+
+
+def _begun(reader: Reader, lease: Lease, relation: Relation, stamp: Stamp) -> Base | None:
+    """A new table from the copy's own files, at the position up to which there are inserts alone; what came after is
+    folded in like any other changes. None where the rows must be written: in another order, another form, or netted.
+    """
+    folder, key = reader.home.base(relation.folder), relation.schema.key
+    found = reader.segments(relation, -1, stamp.position)
+    first = leading_inserts(reader.home, found, stamp.position)
+    files, rows = [reader.home.path(one.path) for one in first], sum(one.rows for one in first)
+    position = stamp.position
+    if len(first) < len(found):
+        position = max((one.high for one in first), default=-1)
+        if relation.source is None or position >= found[len(first)].low or 2 * rows < sum(one.rows for one in found):
+            return None
+        stamp = replace(stamp, position=position, frontier=str(Frontier({relation.source: position})))
+    if any(one.version != relation.version for one in first) or not adoption.fits(relation.schema, files):
+        return None
+    if key and rows > delta_writes.ROWS_PER_FILE and not in_order(files, key[0]):
+        return None
+    try:
+        adoption.create(folder, relation.schema, files, stamp, delta_writes.properties(compat=False))
+    except adoption.CannotLink:
+        return None
+    hit("publish.delta_committed")
+    base = Base(position, 0, rows, relation.version)
+    _record(reader, lease, relation, base)
+    return base
+
+
+def _appended_as_they_are(reader: Reader, relation: Relation, base: Base, stamp: Stamp) -> int | None:
+    """Segments of inserts alone become files of the table; how many rows these are, None if it cannot be done so."""
+    folder = reader.home.base(relation.folder)
+    found = reader.segments(relation, base.position, stamp.position)
+    files = [reader.home.path(one.path) for one in found]
+    if (
+        not found
+        or any(one.version != relation.version for one in found)
+        or not inserts_only(reader.home, found, base.position, stamp.position)
+        or not adoption.takes_files(folder, base.delta_version, relation.schema)
+        or not adoption.fits(relation.schema, files)
+    ):
+        return None
+    try:
+        adoption.append(folder, base.delta_version, relation.schema, files, stamp)
+    except adoption.CannotLink:
+        return None
+    return sum(one.rows for one in found)
 
 
 def _replace(reader: Reader, relation: Relation, base: Base | None, stamp: Stamp, made_with: Mapping[str, str]) -> None:
@@ -200,6 +256,6 @@ def forecast(reader: Reader, relation: Relation, position: int) -> Choice:
         return choose(None, 0, 0)
     found = reader.segments(relation, base.position, position)
     count = sum(one.rows for one in found)
-    if not found or inserts_only(reader, found, base.position, position):
+    if not found or inserts_only(reader.home, found, base.position, position):
         return choose(base.rows, count, 0)
     return choose(base.rows, count - count // 2, count // 2)

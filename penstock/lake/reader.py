@@ -6,7 +6,7 @@ relation as people know it: plain rows, each as often as it occurs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,6 +27,7 @@ from penstock.catalog.relations import Base, Relation
 from penstock.catalog.store import Catalog
 from penstock.errors import NotRetained
 from penstock.lake.base_files import BaseFiles, base_files
+from penstock.lake.inserts import leading_inserts
 from penstock.lake.literal import literal
 from penstock.lake.net_changes import NetChanges
 from penstock.lake.session import quoted, small_queries
@@ -242,18 +243,19 @@ class Reader:
         """Plain rows of the relation at `position`, its own columns only."""
         wanted = list(columns or relation.schema.names)
         base = self.base(relation)
-        if base is None:
+        begun = self._plain_rows(relation, base) if base else self._copied_rows(relation, position)
+        if begun is None:
             return expand(net(self.changes(relation, -1, position, wanted), wanted), wanted)
-        plain = self.base_rows(relation, base)
-        low, high = sorted((base.position, position))
+        plain, reached = begun
+        low, high = sorted((reached, position))
         if not self.segments(relation, low, high):
             return plain.select(*map(quoted, wanted))
         names = list(relation.schema.names)
         if relation.schema.key and self.fits(self.segments(relation, low, high)):
             known = self.changes_arrow(relation, low, high, names, keep=False)
-            return self._merge_in_memory(plain, known, relation, position < base.position).select(*map(quoted, wanted))
+            return self._merge_in_memory(plain, known, relation, position < reached).select(*map(quoted, wanted))
         changed = net(self.changes(relation, low, high, names), names)
-        if position < base.position:
+        if position < reached:
             changed = changed.withColumn(WEIGHT, -F.col(WEIGHT))
         merged = _merge_by_key if relation.schema.key else _merge_by_row
         return merged(plain, changed, relation).select(*map(quoted, wanted))
@@ -271,6 +273,31 @@ class Reader:
         if gone.num_rows:
             kept = _without(kept, self.frame(gone, relation, key), relation)
         return kept.unionByName(self.frame(new, relation, names).drop(WEIGHT)) if new.num_rows else kept
+
+    def _plain_rows(self, relation: Relation, base: Base) -> tuple[DataFrame, int]:
+        """The rows of the base: as plain Parquet where no row of the files is deleted, which saves Delta's planning."""
+        files = self.base_files(relation, base)
+        if files.hidden_rows or not files.paths:
+            return self.base_rows(relation, base), base.position
+        rows = self._parquet(relation, base, files)
+        if base.version != relation.version:
+            rows = rows.select(*translated(self.from_version(relation, base.version), relation.schema.names))
+        return rows, base.position
+
+    def _copied_rows(self, relation: Relation, position: int) -> tuple[DataFrame, int] | None:
+        """Without a base: rows that only came in, as a copy has them, and the position up to which there are no others.
+
+        None where there are none, or not of this shape.
+        """
+        found = self.segments(relation, -1, position)
+        first = leading_inserts(self.home, found, position)
+        if not first or any(one.version != relation.version for one in first):
+            return None
+        reached = max(one.high for one in first)
+        if any(one.low <= reached for one in found[len(first) :]):
+            return None
+        rows = self._scan(relation, relation.version, first, -1, reached, list(relation.schema.names))
+        return rows.drop(WEIGHT), reached
 
     def base_rows(self, relation: Relation, base: Base) -> DataFrame:
         """The rows of the Delta table in the relation's shape."""
@@ -293,6 +320,19 @@ class Reader:
         total = consolidate(pa.concat_tables(parts), names)
         copies = np.maximum(total[WEIGHT].to_numpy(), 0)
         return total.take(pa.array(np.repeat(np.arange(total.num_rows), copies))).select(names)
+
+    def parts(self, relation: Relation, position: int) -> Iterator[pa.Table]:
+        """Weighted rows whose sum is the relation at `position`, a file or a part of one at a time, without Spark."""
+        names = list(relation.schema.names)
+        base = self.base(relation)
+        since = base.position if base else -1
+        if base:
+            way = self.from_version(relation, base.version)
+            for part in self.base_files(relation, base).parts(way.old.arrow()):
+                rows = way.rows(part(), names)
+                yield rows.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows))
+        for one in self.segments(relation, since, position):
+            yield self.read(relation, [one], names, after=since, until=position)
 
     def lookup(self, relation: Relation, keys: pa.Table, position: int) -> pa.Table:
         """The rows of `keys` at `position`: newest change first, then the base; without Spark unless that is large."""

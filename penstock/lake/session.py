@@ -118,6 +118,17 @@ def in_pool(spark: SparkSession, pool: str) -> None:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
 
 
+def tagged(spark: SparkSession, tag: str) -> None:
+    """The jobs of this thread can be cancelled together."""
+    if not is_remote():
+        spark.sparkContext.addJobTag(tag)
+
+
+def cancel(spark: SparkSession, tag: str) -> None:
+    if not is_remote():
+        spark.sparkContext.cancelJobsWithTag(tag)
+
+
 def quoted(name: str) -> str:
     """A name as Spark SQL reads it, whatever is in it."""
     return f"`{name.replace('`', '``')}`"

@@ -145,20 +145,21 @@ def _expand_truncates(
         gone = consolidate(pa.concat_tables(there), names)
         if pc.any(pc.less(gone[WEIGHT], 0)).as_py():
             raise _unknown_row(rows, schema, int(place))
-        parts.append(_removals(gone, rows.slice(int(place), 1), rows.schema))
+        parts.append(removals(gone, rows.slice(int(place), 1)))
     return pa.concat_tables(parts).sort_by([("_lsn", "ascending"), ("_seq", "ascending")])
 
 
-def _removals(gone: pa.Table, cause: pa.Table, schema: pa.Schema) -> pa.Table:
+def removals(gone: pa.Table, cause: pa.Table) -> pa.Table:
+    """Weighted rows taken away by a change of one row, `cause`."""
     columns = []
-    for name in schema.names:
+    for name in cause.column_names:
         if name == WEIGHT:
             columns.append(pc.negate(gone[WEIGHT]))
         elif name in CHANGE_COLUMNS:
             columns.append(pa.repeat(cause[name][0], gone.num_rows))
         else:
             columns.append(gone[name])
-    return pa.table(columns, schema=schema)
+    return pa.table(columns, schema=cause.schema)
 
 
 def _unknown_row(rows: pa.Table, schema: Schema, place: int) -> SourceError:

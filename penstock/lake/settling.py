@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,14 +20,16 @@ from penstock.catalog.sources import is_partial
 from penstock.catalog.store import Catalog
 from penstock.failpoint import hit
 from penstock.lake.reader import Reader
-from penstock.lake.settle import settle
+from penstock.lake.settle import removals, settle
 from penstock.lsn import Lsn
 from penstock.relation import segment
 from penstock.relation.rotation import ROTATION
 from penstock.relation.segment import Segment, SegmentWriter
 from penstock.relation.translation import translation
+from penstock.zset import ABSENT
 
 _CHUNK = 2_000_000  # rows of one table that are settled in memory at a time
+_LARGE = 1_000_000  # a TRUNCATE of a table with more rows is settled in parts
 
 
 def settle_source(reader: Reader, catalog: Catalog, lease: Lease, name: str) -> Lsn:
@@ -59,10 +62,13 @@ def _settle_table(reader: Reader, relation: Relation, attempt: int, until: int, 
     shapes: list[Relation] = []
     for files, goes_on in _chunks(reader, relation, until):
         shapes = shapes or _shapes(reader, relation)
-        for number, (shape, raw) in enumerate(_by_shape(reader, files, shapes)):
+        for number, (shape, raw, goes_on_here) in enumerate(_pieces(reader, relation, files, shapes)):
             low = pc.min(raw["_lsn"]).as_py()
-            before = low if goes_on and number == 0 else low - 1
+            before = low if goes_on_here or (goes_on and number == 0) else low - 1
             there = reader.beside({relation.id: done})
+            if raw["_op"][0].as_py() == "T" and raw.num_rows == 1:
+                done += _removed(there, writer, shape, raw, before)
+                continue
             rows = settle(
                 raw,
                 shape.schema,
@@ -74,6 +80,41 @@ def _settle_table(reader: Reader, relation: Relation, attempt: int, until: int, 
                 positions = pc.min_max(part["_lsn"]).as_py()
                 done.append(writer.write(part, positions["min"], positions["max"], version=shape.version))
     return done
+
+
+def _pieces(
+    reader: Reader, relation: Relation, files: Sequence[Segment], shapes: Sequence[Relation]
+) -> Iterator[tuple[Relation, pa.Table, bool]]:
+    """Rows of one shape each; of a large table, a TRUNCATE by itself. True if the piece goes on in the transaction of
+    the one before."""
+    for shape, raw in _by_shape(reader, files, shapes):
+        if not pc.any(pc.equal(raw["_op"], "T")).as_py() or _about(reader, relation) <= _LARGE:
+            yield shape, raw, False
+            continue
+        rows = raw.sort_by([("_lsn", "ascending"), ("_seq", "ascending")]).combine_chunks()
+        alone = rows["_op"].to_numpy() == "T"
+        cuts = np.flatnonzero(alone | np.concatenate([[True], alone[:-1]]))
+        for start, end in zip(cuts, [*cuts[1:], rows.num_rows], strict=True):
+            within = bool(start) and rows["_lsn"][int(start)] == rows["_lsn"][int(start) - 1]
+            yield shape, rows.slice(int(start), int(end - start)), within
+
+
+def _about(reader: Reader, relation: Relation) -> int:
+    base = reader.base(relation)
+    return (base.rows if base else 0) + reader.changed_rows(relation, base.position if base else -1, 1 << 62)
+
+
+def _removed(there: Reader, writer: SegmentWriter, shape: Relation, cause: pa.Table, before: int) -> list[Segment]:
+    """What a TRUNCATE removes, part by part: what was given is taken, row by row, and not added up first."""
+    file = writer.file(shape.schema.arrow_changes())
+    cause = cause.drop_columns([ABSENT])
+    try:
+        for rows in there.parts(shape, before):
+            file.write(removals(rows, cause))
+        return file.finish(cause["_lsn"][0].as_py(), version=shape.version)
+    except BaseException:
+        file.abandon()
+        raise
 
 
 def _chunks(reader: Reader, relation: Relation, until: int) -> Iterator[tuple[list[Segment], bool]]:

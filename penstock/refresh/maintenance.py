@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from penstock.catalog import attempts, changelog, dropped, relations
+from penstock.catalog import attempts, changelog, dropped, pins, relations
 from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Relation
 from penstock.catalog.store import Catalog
@@ -46,6 +46,7 @@ def maintain(home: Home, catalog: Catalog, settings: Settings, *, least: int = L
     """Take one step; Busy if another process is at it. `sweep` lists all files to find those of dead workers."""
     with catalog.lease(LEASE) as lease:
         attempts.collect(catalog, home, lease)
+        pins.release_abandoned(catalog)
         released = retention.release(catalog, lease, settings.changelog_retention, settings.changelog_limit)
         merged, into = compact(home, catalog, lease, least=least)
         collected = dropped.collect(catalog, home, settings.changelog_grace)

@@ -20,13 +20,16 @@ from penstock.refresh.delta_upkeep import Upkeeper
 from penstock.refresh.pace import Pace, pause_after
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from penstock.refresh.engine import Engine
 
 log = logging.getLogger("penstock.run")
 
 _TICK = 0.5
 _ASIDE = 300.0
-_POOL = "publish"  # of Spark's fair scheduler: refreshes are in another
+_POOL = "publish"  # of Spark's fair scheduler, and the tag of its jobs: refreshes are in another
+_BETWEEN_CANCELS = 0.2  # a publish is several jobs; what is cancelled between two of them does not notice
 
 
 class Publisher:
@@ -39,13 +42,21 @@ class Publisher:
         self._rest_until = 0.0
         self._aside: dict[str, float] = {}
         self._upkeep = Upkeeper(engine)
+        self._spark: SparkSession | None = None
         self.failure: BaseException | None = None
 
     def start(self) -> None:
         self._thread.start()
 
-    def join(self, timeout: float | None = None) -> None:
-        self._thread.join(timeout)
+    def end(self) -> None:
+        """Wait for the thread, whose Spark jobs are cancelled: Delta either has a publish whole or not at all."""
+        from penstock.lake.session import cancel
+
+        self._stop.set()
+        while self._thread.is_alive():
+            if self._spark is not None:
+                cancel(self._spark, _POOL)
+            self._thread.join(_BETWEEN_CANCELS)
 
     def _work(self) -> None:
         try:
@@ -85,17 +96,19 @@ class Publisher:
         return pace.due(age, rested=now >= self._rest_until)
 
     def _publish(self, due: list[Waiting]) -> None:
-        from penstock.lake.session import in_pool
+        from penstock.lake.session import in_pool, tagged
         from penstock.refresh.publishing import publish_relation, target, write_manifest
 
-        in_pool(self._engine.spark, _POOL)
+        self._spark = self._engine.spark
+        in_pool(self._spark, _POOL)
+        tagged(self._spark, _POOL)
         frontier = target(self._engine.catalog)
         moved = False
         for one in due:
             if self._stop.is_set():
                 return
             try:
-                done = publish_relation(self._engine, one.name, frontier)
+                done = publish_relation(self._engine, one.name, frontier, ending=self._stop.is_set)
                 if done.how == "unchanged":  # what waits came after the frontier
                     continue
                 moved = True
@@ -104,6 +117,9 @@ class Publisher:
             except (Busy, NotFound) as error:  # somebody else publishes it, or it was dropped meanwhile
                 log.info("%s: %s", one.name, error.message)
             except PenstockError as error:
+                if self._stop.is_set():
+                    log.info("%s: the publish was cut short, the next run does it", one.name)
+                    return
                 self._aside[one.name] = time.monotonic() + _ASIDE
                 log.error("%s; trying again in %.0f s. %s", error.message, _ASIDE, error.hint)
         if moved:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 _OFTEN = 60
 
 
-def publish_relation(engine: Engine, name: str, at: Frontier | None = None) -> Published:
+def publish_relation(
+    engine: Engine, name: str, at: Frontier | None = None, *, ending: Callable[[], bool] = lambda: False
+) -> Published:
     """Bring a relation's Delta table to a frontier (default: its newest), and what a view's operators remember with it.
 
     A Delta table is never taken back: one that is past `at` stays, and one that is not there yet starts at its newest.
+    `ending`: whether Spark's jobs are being cancelled. A publish that ends so is no failure; the next one does it.
     """
     started = time.monotonic()
     try:
@@ -47,6 +50,8 @@ def publish_relation(engine: Engine, name: str, at: Frontier | None = None) -> P
             for state in relations.states_of(engine.catalog, relation):
                 publish(reader, lease, state, position, frontier, compat=engine.settings.compat)
     except PySparkException as error:
+        if ending():
+            raise _from_spark(relation, error) from error
         raise _failed(engine.catalog, relation, _from_spark(relation, error), started) from error
     except PublishError as error:
         raise _failed(engine.catalog, relation, error, started) from None

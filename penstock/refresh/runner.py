@@ -42,7 +42,7 @@ def run(engine: Engine, stop: threading.Event) -> None:
     finally:
         stop.set()
         upkeep.end()
-        publisher.join()
+        publisher.end()
     upkeep.check()
 
 

@@ -34,7 +34,7 @@ WITH RECURSIVE parts AS (
   UNION SELECT i.inhrelid FROM pg_inherits i JOIN parts p ON i.inhparent = p.oid)
 SELECT c.oid::int8, c.relkind::text, c.relfilenode::int8, COALESCE(pg_relation_filenode(c.oid)::int8, -1),
        COALESCE(pg_relation_size(c.oid), 0), current_setting('block_size')::int
-FROM pg_class c JOIN parts USING (oid) WHERE c.relkind IN ('r', 'p')
+FROM pg_class c JOIN parts p ON p.oid = c.oid WHERE c.relkind IN ('r', 'p')
 """
 _CHANGED = (pg.UndefinedTable, pg.UndefinedColumn, pg.UndefinedObject, pg.WrongObjectType, pg.DatatypeMismatch)
 

@@ -6,9 +6,10 @@ import json
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from penstock.catalog import alerts, changelog, relations, source_events, sources
+from penstock.catalog import alerts, changelog, publishing, relations, source_events, sources
 from penstock.catalog.alerts import Alert
 from penstock.catalog.changelog import Size
+from penstock.catalog.publishing import Standing
 from penstock.catalog.source_events import SourceEvent
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
@@ -60,6 +61,7 @@ class Status:
     stream_tables: tuple[StreamTableStatus, ...]
     changelog: Size
     alerts: tuple[Alert, ...]
+    delta_tables: tuple[Standing, ...] = ()
 
 
 def status(catalog: Catalog) -> Status:
@@ -68,6 +70,7 @@ def status(catalog: Catalog) -> Status:
         tuple(_stream_table(found) for found in Monitor(catalog).stream_tables()),
         changelog.size(catalog),
         tuple(alerts.now(catalog)),
+        tuple(publishing.standing(catalog)),
     )
 
 

@@ -185,7 +185,7 @@ def _under_snapshots(
             if source.name in needed
         }
         frontier = Frontier({name: one.lsn for name, one in there.items()})
-        stack.callback(pins.release, engine.catalog, pins.add(engine.catalog, frontier))
+        stack.enter_context(pins.held(engine.catalog, frontier))
         _reach(engine, frontier, capture=capture)
         outcome.cuts.update(frontier)
         comparing = _Comparing(engine, there, frontier, progress)

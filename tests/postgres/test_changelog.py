@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from servers import server_version
+from servers import EmbeddedPostgres, drop_database, server_version
 from typer.testing import CliRunner
 
 import penstock
@@ -32,15 +34,19 @@ from penstock.refresh.upkeep import Upkeep
 from penstock.relation.segment import SegmentWriter
 
 OPTIONS = {"assume_no_truncate": True} if server_version() < 11 else {}
+_SOURCE, _CATALOG = "changelog_source", "changelog_catalog"
+_numbers = itertools.count(1)
 AT_ONCE = {"changelog_retention": 0, "changelog_grace": 0}
 
 
 class Shop:
     """A table with ten commits, each captured by itself, and its rows after each."""
 
-    def __init__(self, tmp_path: Path, catalog_db: str, source_db: str, db: psycopg.Connection[Any]) -> None:
-        self.where = {"home": tmp_path / "home", "catalog": catalog_db}
+    def __init__(self, home: Path, catalog_db: str) -> None:
+        self.where = {"home": home, "catalog": catalog_db}
         self.states: dict[Frontier, Counter[Any]] = {}
+
+    def live(self, source_db: str, db: psycopg.Connection[Any]) -> None:
         db.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
         db.execute("INSERT INTO t SELECT i, 0 FROM generate_series(1, 20) i")
         with self.open() as ps:
@@ -103,15 +109,43 @@ def recorded(ps: penstock.Session) -> set[str]:
     return {row["path"] for row in ps.catalog.all("SELECT path FROM segments")}
 
 
-@pytest.fixture
-def db(source_db: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(source_db, autocommit=True) as connection:
-        yield connection
+@pytest.fixture(scope="module")
+def lived(
+    source_server: EmbeddedPostgres, catalog_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Shop]:
+    """The one that all tests have copies of: nothing here captures any more, so one slot is enough for all."""
+    home = tmp_path_factory.mktemp("changelog") / "home"
+    with (
+        psycopg.connect(source_server.dsn, autocommit=True) as source,
+        psycopg.connect(catalog_server.dsn, autocommit=True) as catalogs,
+    ):
+        source.execute(f"CREATE DATABASE {_SOURCE}")
+        catalogs.execute(f"CREATE DATABASE {_CATALOG}")
+        shop = Shop(home, catalog_server.dsn_of(_CATALOG))
+        with psycopg.connect(source_server.dsn_of(_SOURCE), autocommit=True) as db:
+            shop.live(source_server.dsn_of(_SOURCE), db)
+            yield shop
+            mine = "FROM pg_replication_slots WHERE database = current_database()"
+            db.execute(f"SELECT pg_drop_replication_slot(slot_name) {mine}")
+        drop_database(catalogs, _CATALOG)
+        drop_database(source, _SOURCE)
 
 
 @pytest.fixture
-def shop(tmp_path: Path, catalog_db: str, source_db: str, db: psycopg.Connection[Any]) -> Shop:
-    return Shop(tmp_path, catalog_db, source_db, db)
+def catalog_copy(lived: Shop, catalog_server: EmbeddedPostgres) -> Iterator[str]:
+    name = f"{_CATALOG}_{next(_numbers)}"
+    with psycopg.connect(catalog_server.dsn, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name} TEMPLATE {_CATALOG}")
+        yield catalog_server.dsn_of(name)
+        drop_database(admin, name)
+
+
+@pytest.fixture
+def shop(lived: Shop, catalog_copy: str, tmp_path: Path) -> Shop:
+    copy = Shop(tmp_path / "home", catalog_copy)
+    shutil.copytree(lived.where["home"], copy.where["home"])
+    copy.states = lived.states
+    return copy
 
 
 def test_small_segments_are_put_together_and_read_as_before(shop: Shop) -> None:
@@ -213,13 +247,13 @@ def test_history_stays_for_as_long_as_it_was_asked_for(shop: Shop) -> None:
 
 
 def test_people_are_told_before_anything_is_given_up(
-    shop: Shop, catalog_db: str, caplog: pytest.LogCaptureFixture
+    shop: Shop, catalog_copy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with shop.open() as ps:
         shop.publish(ps, 9)
         pin = ps.pin(shop.frontier(2))
         total = changelog.size(ps.catalog).bytes
-    with psycopg.connect(catalog_db, autocommit=True) as listener, caplog.at_level(logging.WARNING, "penstock.alert"):
+    with psycopg.connect(catalog_copy, autocommit=True) as listener, caplog.at_level(logging.WARNING, "penstock.alert"):
         listener.execute(f"LISTEN {CHANNEL}")
         with shop.open(changelog_limit=int(total * 1.1)) as ps:
             assert ps.maintain().released == retention.Released(0)

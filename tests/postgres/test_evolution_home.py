@@ -216,3 +216,37 @@ def test_a_table_that_is_only_streamed_has_what_changed_since(
     db.execute("TRUNCATE t; INSERT INTO t VALUES (1, 'a', 1, 'v'); UPDATE t SET b = 3")
     ps.catch_up()
     assert found(ps) == expected(db)
+
+
+@pytest.mark.parametrize(
+    "changed", ["ALTER TABLE other ALTER id TYPE bigint", "ALTER TABLE other ADD w text DEFAULT 'w'"]
+)
+def test_a_table_is_copied_again_while_another_changes_its_shape(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, changed: str
+) -> None:
+    ps.add_source("shop", source_db, tables=["t", "other"])
+    run(
+        db, f"UPDATE t SET b = 0 WHERE id = 1; {changed}; INSERT INTO other (id) VALUES (3); DELETE FROM t WHERE id = 2"
+    )
+    ps.resync("shop", "public.t")
+    run(db, "UPDATE t SET b = 7 WHERE id = 3; UPDATE other SET id = 4 WHERE id = 3")
+    ps.catch_up()
+    assert found(ps) == expected(db)
+    assert found(ps, "other") == expected(db, "other")
+    assert ps.verify().ok
+
+
+def test_a_table_is_copied_again_while_its_source_is_paused_for_another(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str
+) -> None:
+    ps.add_source("shop", source_db, tables=["t", "other"], on_schema_change="pause")
+    run(db, "ALTER TABLE other ADD w text; INSERT INTO other VALUES (3, 'w'); UPDATE t SET b = 0 WHERE id = 1")
+    with pytest.raises(SchemaChanged, match="column w was added"):
+        ps.catch_up()
+    with pytest.raises(SchemaChanged, match="column w was added"):
+        ps.resync("shop", "public.t")
+    ps.resume("shop")
+    ps.catch_up()
+    assert found(ps) == expected(db)
+    assert found(ps, "other") == expected(db, "other")
+    assert ps.verify().ok

@@ -13,7 +13,10 @@ from servers import server_version
 import penstock
 from penstock.capture import ingest
 from penstock.catalog import relations
+from penstock.cut import Frontier
 from penstock.lake import settling
+from penstock.lake.reader import Reader
+from penstock.refresh.lake_side import LakeSide
 from penstock.relation.rotation import Rotation
 
 OPTIONS = {"assume_no_truncate": True} if server_version() < 11 else {}
@@ -86,3 +89,43 @@ def test_equal_rows_without_a_key(ps: penstock.Session, db: psycopg.Connection[A
     assert rows(ps, "t")[(2, None)] == 2
     (segment, *_) = ps.engine.reader.segments(relations.find(ps.catalog, "t"), -1, 1 << 60)
     assert segment.rows == 12
+
+
+@pytest.mark.since(11, "TRUNCATE in the stream")
+def test_a_truncate_of_a_large_table_is_settled_in_parts(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    db.execute("CREATE TABLE bag (x int, v int); ALTER TABLE bag REPLICA IDENTITY FULL")
+    db.execute("INSERT INTO t SELECT i, i FROM generate_series(1, 40) i")
+    db.execute("INSERT INTO bag SELECT i % 3, 1 FROM generate_series(1, 40) i")
+    ps.add_source("shop", source_db, tables=["t", "bag"], consolidate="off")
+    monkeypatch.setattr(settling, "_LARGE", 10)
+    monkeypatch.setattr(Reader, "rows_arrow", None)  # nothing is read as a whole
+    ps.publish("t")  # by the files of the copy, so without Spark
+    seen = [(ps.frontier(), source(db, "t"), source(db, "bag"))]
+    with db.transaction():
+        for table in ("t", "bag"):
+            db.execute(f"UPDATE {table} SET v = v + 1 WHERE v % 2 = 1")
+            db.execute(f"TRUNCATE {table}")
+            db.execute(f"INSERT INTO {table} SELECT i, 7 FROM generate_series(1, 5) i")
+            db.execute(f"UPDATE {table} SET v = v + 1; DELETE FROM {table} WHERE v = 8 AND random() < 0.5")
+            db.execute(f"TRUNCATE {table}")
+            db.execute(f"INSERT INTO {table} SELECT i, i FROM generate_series(1, 15) i")
+    db.execute("UPDATE t SET v = 0 WHERE id < 4")
+    ps.catch_up()
+    seen.append((ps.frontier(), source(db, "t"), source(db, "bag")))
+    db.execute("UPDATE t SET id = id + 100 WHERE id < 4; TRUNCATE t; TRUNCATE bag; INSERT INTO t VALUES (1, 1)")
+    ps.catch_up()
+    seen.append((ps.frontier(), source(db, "t"), source(db, "bag")))
+    monkeypatch.undo()
+    for frontier, *expected in seen:
+        for table, there in zip(("t", "bag"), expected, strict=True):
+            assert at(ps, table, frontier) == there
+    assert ps.verify().ok
+
+
+def at(ps: penstock.Session, table: str, frontier: Frontier) -> Counter[Any]:
+    relation, position, _ = ps.engine.position(table, frontier)
+    found = LakeSide(ps.engine.reader, relation, position, relation.schema.columns, 1).rows([0], 1)
+    return Counter(dict(found))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -235,3 +237,28 @@ def test_a_schedule_verifies_beside_the_capture_and_keeps_its_history(
     assert newest.frontier is not None
     assert first.frontier is not None
     assert newest.frontier["shop"] > first.frontier["shop"]
+
+
+def test_the_pin_of_a_killed_verify_goes_with_it(shop: penstock.Session, catalog_db: str) -> None:
+    frontier = shop.frontier()
+    kept = shop.pin(frontier)
+    code = (
+        "import os, sys; import penstock; from penstock.catalog import pins; from penstock.refresh import verify; "
+        "verify._reach = lambda *a, **k: (print('pinned', flush=True), sys.stdin.read()); "
+        f"penstock.connect(home={str(shop.home.root)!r}, catalog={catalog_db!r}).verify()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"pinned\n"
+        assert len(shop.pins()) == 2
+        shop.maintain()
+        assert len(shop.pins()) == 2  # it lives
+    finally:
+        process.kill()
+        process.wait()
+    deadline = time.monotonic() + 30
+    while len(shop.pins()) > 1:  # the server notices that the connection is gone
+        assert time.monotonic() < deadline
+        shop.maintain()
+    assert [one.id for one in shop.pins()] == [kept]

@@ -22,6 +22,7 @@ def test_a_trial_gives_every_figure(tmp_path: Path) -> None:
         check=False,
     )
     assert said.returncode in (0, 1), said.stderr
-    for what in ("reading 2,000 rows", "mirror of 5,000 rows", "publishing 50 changes", "50 inserts", "5 idle tables"):
+    reading, mirror, verify = "reading 2,000 rows", "mirror of 5,000 rows", "verify of 5,000 rows, published"
+    for what in (reading, mirror, "publishing 50 changes", "50 inserts", verify, "5 idle tables"):
         assert what in said.stdout
     assert list(tmp_path.glob("penstock-bench-*")) == []

@@ -17,13 +17,15 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 import penstock
+from penstock.cli.main import app
 from penstock.config import Settings
 from penstock.cut import Frontier
 from penstock.errors import ConfigError, NotRetained, PublishError
 from penstock.failpoint import FailpointReached, arm
-from penstock.lake import folding, gathered, publish, reader
+from penstock.lake import folding, gathered, optimize, publish, reader
 from penstock.lsn import Lsn
 from penstock.refresh import publisher as publishers
 from penstock.refresh.publisher import Publisher
@@ -144,6 +146,26 @@ def test_optimize_and_vacuum_are_stamped_and_survive_a_crash(
     assert rows_of(shop.table("a")) == by_other_engine(path) == in_postgres(source, "a")
 
 
+def test_a_table_in_disorder_is_put_in_key_order_once(
+    shop: penstock.Session, source: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optimize, "ROWS_PER_FILE", 40)
+    monkeypatch.setattr(optimize, "_LEAST_BYTES", 500)
+    path = shop.publish("a").path
+    for step in range(4):  # each over the whole range of keys
+        source.execute("INSERT INTO a SELECT 100 + i * 4 + %s, md5(i::text) FROM generate_series(0, 49) i", (step,))
+        shop.catch_up()
+        assert shop.publish("a").how == "appended"
+    assert shop.optimize("a") == "200 of 250 rows in files of overlapping key ranges"
+    files = pa.table(DeltaTable(path).get_add_actions(flatten=True)).to_pylist()
+    assert len(files) > 3
+    assert sum(file["max.id"] - file["min.id"] for file in files) < 1.5 * 300
+    assert DeltaTable(path).history(1)[0]["operation"] == "OPTIMIZE"
+    assert json.loads(DeltaTable(path).history(1)[0]["userMetadata"])["penstock"] == "shop.public.a"
+    assert by_other_engine(path) == rows_of(shop.table("a")) == in_postgres(source, "a")
+    assert "overlapping" not in str(shop.optimize("a"))
+
+
 def test_compat_tables_have_nothing_that_old_readers_refuse(
     tmp_path: Path, catalog_db: str, spark: SparkSession, source: psycopg.Connection[Any], source_db: str, merging: None
 ) -> None:
@@ -196,6 +218,23 @@ def test_inserts_alone_are_appended_as_they_are(
     assert (done.how, done.rows) == ("merged", 71)
     assert by_other_engine(done.path) == in_postgres(source, "a")
     assert [line.how for line in shop.publish_history("a")] == ["merged", "appended", "created"]
+
+
+def test_a_first_mirror_is_the_files_of_the_copy_and_what_came_after_is_merged_into_it(
+    shop: penstock.Session, source: psycopg.Connection[Any], merging: None
+) -> None:
+    source.execute("UPDATE a SET v = 'new' WHERE id = 7; DELETE FROM a WHERE id = 8")
+    source.execute("INSERT INTO b SELECT i, '2026-01-01' FROM generate_series(50, 60) i")
+    shop.catch_up()
+    for table, operations in (("a", ["WRITE", "MERGE"]), ("b", ["WRITE"])):
+        done = shop.publish(table)
+        assert (done.how, done.rows) == ("created", sum(in_postgres(source, table).values()))
+        assert [one["operation"] for one in DeltaTable(done.path).history()][::-1] == operations
+        assert min(file.stat().st_nlink for file in Path(done.path).glob("part-*-????????????.parquet")) == 2
+        delta = shop.spark.read.format("delta").load(done.path)
+        assert delta.columns == [field.name for field in DeltaTable(done.path).schema().fields]
+        assert rows_of(delta) == by_other_engine(done.path) == in_postgres(source, table)
+    assert not shop.spark.read.format("delta").load(done.path).where("id = 55 AND at = '2026-01-01'").isEmpty()
 
 
 def penstock_relation(ps: penstock.Session, name: str) -> Any:
@@ -279,14 +318,14 @@ def test_a_slow_publish_holds_up_neither_capture_nor_refreshes(
 ) -> None:
     shop.create_stream_table("total", "SELECT count(*) AS n FROM b", mode="DIFFERENTIAL", schedule="1s")
     held, go = threading.Event(), threading.Event()
-    write = publish._write
+    write = publish._begun
 
     def slow(*arguments: Any) -> Any:
         held.set()
         assert go.wait(60)
         return write(*arguments)
 
-    monkeypatch.setattr(publish, "_write", slow)
+    monkeypatch.setattr(publish, "_begun", slow)
     monkeypatch.setattr(publishers, "_TICK", 0.05)
     thread = threading.Thread(target=shop.run)
     thread.start()
@@ -301,3 +340,41 @@ def test_a_slow_publish_holds_up_neither_capture_nor_refreshes(
         shop.stop()
         go.set()
         thread.join()
+
+
+def test_the_end_of_a_run_waits_for_no_publish_and_the_next_one_does_it(
+    shop: penstock.Session, source: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = threading.Event()
+
+    def endless(*_: Any) -> Any:
+        held.set()
+        return shop.spark.range(1 << 50).selectExpr("sum(id)").collect()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(publish, "_begun", endless)
+        patched.setattr(publishers, "_TICK", 0.05)
+        thread = threading.Thread(target=shop.run)
+        thread.start()
+        assert held.wait(60)
+        shop.stop()
+        thread.join(30)
+        assert not thread.is_alive()
+    assert shop.publish_history("a") == []  # nothing failed
+    assert {one.how for one in shop.publish_all()} == {"created"}
+    standing = {one.name: one for one in shop.status().delta_tables}
+    assert (standing["shop.public.a"].how, standing["shop.public.a"].rows, standing["shop.public.a"].behind) == (
+        "created", 50, 0,
+    )  # fmt: skip
+    source.execute("INSERT INTO a VALUES (1000); UPDATE b SET id = -id WHERE id = 1")
+    shop.catch_up()
+    (shop.home.base("tables/shop/public/b") / "_delta_log" / f"{0:020d}.json").unlink()
+    with pytest.raises(PublishError):
+        shop.publish("b")
+    standing = {one.name: one for one in shop.status().delta_tables}
+    assert (standing["shop.public.a"].behind, standing["shop.public.b"].behind) == (1, 2)
+    assert standing["shop.public.a"].error is None
+    assert "is gone" in str(standing["shop.public.b"].error)
+    told = CliRunner().invoke(app, ["status", "--home", str(shop.home.root), "--catalog", shop.catalog.dsn])
+    assert told.exit_code == 0, told.output
+    assert "shop.public.b cannot be published" in told.output

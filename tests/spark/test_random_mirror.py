@@ -20,7 +20,7 @@ from servers import EmbeddedPostgres
 from spark.random_mirror import Life, Step, lives
 
 import penstock
-from penstock.lake import publish
+from penstock.lake import folding
 
 LIVES = int(os.environ.get("PENSTOCK_LIVES", "8"))
 _numbers = itertools.count(1)
@@ -37,9 +37,8 @@ def databases(source_server: EmbeddedPostgres) -> Iterator[dict[str, str]]:
             admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
-@pytest.mark.matrix
 @pytest.mark.soak
-@pytest.mark.timeout(0 if LIVES > 8 else 300)
+@pytest.mark.timeout(0 if LIVES > 8 else 900)
 @settings(
     max_examples=LIVES,
     deadline=None,
@@ -58,8 +57,8 @@ def test_the_mirror_equals_its_sources_whatever_happens(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     number = next(_numbers)
-    monkeypatch.setattr(publish, "_SMALL_TABLE", 0 if number % 2 else 20_000)  # by MERGE, or written anew
-    monkeypatch.setattr(publish, "_OVERWRITE_RATIO", 1e9 if number % 2 else 0.3)
+    if number % 2:
+        monkeypatch.setattr(folding, "OVERWRITE", folding.Cost(1e9, 0, 0))  # by MERGE, else mostly written anew
 
     def opened() -> Any:
         return penstock.connect(home=tmp_path / "home", catalog=catalog_db, spark=spark)

@@ -1,4 +1,4 @@
-"""What the lake costs: reading, publishing, a first mirror and idle tables, beside what bare Spark and Delta need.
+"""What the lake costs: reading, publishing, a first mirror, verifying, idle tables; each beside the bare work.
 
 Every figure is a ratio within one run: the contenders take turns on the same rows, and the middle turn counts.
 """
@@ -10,10 +10,11 @@ from collections.abc import Callable
 from rich.console import Console
 
 from penstock.bench.figure import Figure
-from penstock.bench.lake import idle, mirror, read
+from penstock.bench.lake import idle, mirror, read, verify
 
 PARTS: dict[str, Callable[[Console], list[Figure]]] = {
     "read": read.run,
     "mirror": mirror.run,
+    "verify": verify.run,
     "idle": idle.run,
 }

@@ -57,6 +57,14 @@ class Ground:
     def insert(self, first: int, last: int) -> None:
         self.db.execute(f"INSERT INTO t SELECT {VALUES} FROM generate_series({first}, {last}) i".encode())
 
+    def change_share(self, rows: int, apart: int, turn: int) -> None:
+        """One row in `apart`: half updated, a quarter deleted, a quarter inserted; others in each turn."""
+        with self.db.transaction():
+            self.db.execute(f"UPDATE t SET amount = amount + 1 WHERE id % {2 * apart} = {2 * turn}".encode())
+            self.db.execute(f"DELETE FROM t WHERE id % {4 * apart} = {4 * turn + 1}".encode())
+            first = 2 * rows + turn * rows
+            self.insert(first + 1, first + rows // (4 * apart))
+
 
 @contextmanager
 def ground(console: Console) -> Iterator[Ground]:

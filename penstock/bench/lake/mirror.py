@@ -66,7 +66,7 @@ def _bare_write(there: Ground, turn: int) -> float:
 def _publish(there: Ground, rows: int) -> list[Figure]:
     changes = max(10, rows // _SHARE)
     turn = iter(range(1000))
-    merge = _compared(there, "merged", lambda: _change(there, rows, next(turn)), _bare_merge)
+    merge = _compared(there, "merged", lambda: there.change_share(rows, _SHARE, next(turn)), _bare_merge)
     append = _compared(there, "appended", lambda: _insert(there, rows, changes, next(turn)), _bare_append)
     what = f"changes into {rows:,} rows"
     return [
@@ -105,15 +105,6 @@ def _compared(
     same = ps.spark.read.format("delta").load(str(mirror)).exceptAll(ps.spark.read.format("delta").load(str(copy)))
     assert same.isEmpty(), "the bare work made other rows"
     return taken["ours"], taken["bare"]
-
-
-def _change(there: Ground, rows: int, turn: int) -> None:
-    """1% of the rows: half updated, a quarter deleted, a quarter inserted."""
-    with there.db.transaction():
-        there.db.execute(f"UPDATE t SET amount = amount + 1 WHERE id % {2 * _SHARE} = {2 * turn}".encode())
-        there.db.execute(f"DELETE FROM t WHERE id % {4 * _SHARE} = {4 * turn + 1}".encode())
-        first = 2 * rows + turn * rows
-        there.insert(first + 1, first + rows // (4 * _SHARE))
 
 
 def _insert(there: Ground, rows: int, changes: int, turn: int) -> None:

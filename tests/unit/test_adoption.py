@@ -1,0 +1,136 @@
+"""Segments become files of a Delta table by links and one commit: other engines read the rows, and only one writer gets
+a version."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from penstock.errors import PublishError
+from penstock.lake import adoption
+from penstock.lake.delta_log import Stamp, latest
+from penstock.relation.schema import Column, Schema
+from penstock.relation.types import PgType
+
+INT, TEXT = PgType(20, -1, "bigint"), PgType(25, -1, "text")
+TIME, PLAIN_TIME, DAY = PgType(1184, -1, "timestamptz"), PgType(1114, -1, "timestamp"), PgType(1082, -1, "date")
+NUMBERS = PgType(1016, -1, "bigint[]", element=INT)
+SCHEMA = Schema(
+    (
+        Column.of("id", INT),
+        Column.of("name", TEXT),
+        Column.of("at", TIME),
+        Column.of("then", PLAIN_TIME),
+        Column.of("day", DAY),
+        Column.of("list", NUMBERS),
+    ),
+    ("id",),
+)
+MADE_WITH = {"delta.enableDeletionVectors": "true"}
+AT = datetime(2026, 1, 31, 1, 2, 3, 456789)
+
+
+def stamp(position: int) -> Stamp:
+    return Stamp("shop.public.t", "home/1", position, '{"shop": "0/1"}')
+
+
+def segment(path: Path, first: int, last: int, schema: Schema = SCHEMA) -> Path:
+    rows = [
+        {
+            "id": n, "name": f"n{n}" if n % 2 else None, "at": AT.replace(tzinfo=UTC), "then": AT,
+            "day": date(2026, 1, n), "list": [n],
+            "_weight": 1, "_op": "R", "_lsn": 5, "_ts": None, "_xid": None, "_seq": n,
+        }
+        for n in range(first, last + 1)
+    ]  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(rows, schema.arrow_changes()), path, compression="lz4")
+    return path
+
+
+def read(folder: Path) -> Counter[Any]:
+    rows = pa.table(QueryBuilder().register("t", DeltaTable(str(folder))).execute("SELECT * FROM t"))
+    assert rows.column_names == list(SCHEMA.names)
+    return Counter(row["id"] for row in rows.to_pylist())
+
+
+def test_the_rows_of_segments_are_the_rows_of_the_table(tmp_path: Path) -> None:
+    one, two = segment(tmp_path / "1.parquet", 1, 3), segment(tmp_path / "2.parquet", 4, 5)
+    folder = tmp_path / "t"
+    assert adoption.fits(SCHEMA, [one, two])
+    adoption.create(folder, SCHEMA, [one], stamp(5), MADE_WITH)
+    assert adoption.takes_files(folder, 0, SCHEMA)
+    adoption.append(folder, 0, SCHEMA, [two], stamp(6))
+    one.unlink()
+    two.unlink()
+    assert read(folder) == Counter([1, 2, 3, 4, 5])
+    found = latest(folder, "home/1", since=-1)
+    assert found is not None
+    assert (found.version, found.stamp) == (1, stamp(6))
+    assert sorted(file.suffix for file in (folder / "_delta_log").iterdir()) == [".json", ".json"]
+
+
+def test_readers_skip_by_what_the_commit_says_of_a_file(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    adoption.create(folder, SCHEMA, [segment(tmp_path / "1.parquet", 1, 3)], stamp(5), MADE_WITH)
+    actions = [json.loads(line) for line in (folder / "_delta_log" / f"{0:020d}.json").read_text().splitlines()]
+    stats = json.loads(next(one["add"]["stats"] for one in actions if "add" in one))
+    assert stats["numRecords"] == 3
+    assert stats["nullCount"] == {"id": 0, "name": 1, "at": 0, "then": 0, "day": 0}
+    assert stats["minValues"] == {
+        "id": 1, "name": "n1", "at": "2026-01-31T01:02:03.456Z", "then": "2026-01-31T01:02:03.456", "day": "2026-01-01",
+    }  # fmt: skip
+    assert (stats["maxValues"]["id"], stats["maxValues"]["name"]) == (3, "n3")
+
+
+def test_a_version_that_another_made_is_not_made_again_and_leaves_no_file(tmp_path: Path) -> None:
+    one, folder = segment(tmp_path / "1.parquet", 1, 3), tmp_path / "t"
+    adoption.create(folder, SCHEMA, [one], stamp(5), MADE_WITH)
+    for attempt in (
+        lambda: adoption.create(folder, SCHEMA, [one], stamp(5), MADE_WITH),
+        lambda: adoption.append(folder, -1, SCHEMA, [one], stamp(6)),
+    ):
+        with pytest.raises(PublishError, match=r"version 0 .* was made meanwhile"):
+            attempt()
+    assert len(list(folder.glob("*.parquet"))) == len(list((folder / "_delta_log").iterdir())) == 1
+    assert read(folder) == Counter([1, 2, 3])
+
+
+def test_what_delta_would_not_read_as_it_lies_is_left_to_spark(tmp_path: Path) -> None:
+    plain = segment(tmp_path / "1.parquet", 1, 3)
+    for name in ("a b", "ID"):
+        assert not adoption.fits(Schema((*SCHEMA.columns, Column.of(name, TEXT)), ("id",)), [])
+    assert not adoption.fits(Schema((Column.of("id", PgType(23, -1, "integer")),), ("id",)), [plain])
+    assert not adoption.fits(Schema((*SCHEMA.columns, Column.of("more", TEXT)), ("id",)), [plain])
+
+
+def test_the_tenth_commit_is_sparks_and_so_is_one_to_a_table_of_another_shape(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    adoption.create(folder, SCHEMA, [], stamp(1), MADE_WITH)
+    for version in range(9):
+        assert adoption.takes_files(folder, version, SCHEMA)
+        adoption.append(folder, version, SCHEMA, [segment(tmp_path / "1.parquet", 1, 1)], stamp(version + 2))
+    assert not adoption.takes_files(folder, 9, SCHEMA)
+    assert not adoption.takes_files(folder, 8, Schema(SCHEMA.columns[:-1], ("id",)))
+
+
+def test_without_hard_links_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import errno
+    import os
+
+    def link(*_: object) -> None:
+        raise OSError(errno.EXDEV, "other file system")
+
+    monkeypatch.setattr(os, "link", link)
+    folder = tmp_path / "t"
+    with pytest.raises(adoption.CannotLink):
+        adoption.create(folder, SCHEMA, [segment(tmp_path / "1.parquet", 1, 1)], stamp(1), MADE_WITH)
+    assert not list(folder.glob("*.parquet"))
+    assert not list((folder / "_delta_log").iterdir())
