@@ -456,8 +456,10 @@ class Session:
     def run(self) -> None:
         """Capture, refresh by schedule and publish, until `stop` or Ctrl-C."""
         from penstock.refresh.runner import run
+        from penstock.refresh.watch import Watch
 
-        run(self.engine, self._stop)
+        with Watch(self.engine):
+            run(self.engine, self._stop)
 
     def stop(self) -> None:
         """End a `run` in another thread after its current step."""

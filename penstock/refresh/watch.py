@@ -60,17 +60,18 @@ def slot_alert(slot: SlotHealth) -> Alert | None:
 
 
 class Watch:
-    """A thread of its own, so that a source that does not answer keeps nobody waiting."""
+    """A thread of its own while the block lasts, so that a source that does not answer keeps nobody waiting."""
 
     def __init__(self, engine: Engine) -> None:
         self._catalog = engine.catalog
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock watch", daemon=True)
 
-    def start(self) -> None:
+    def __enter__(self) -> Watch:
         self._thread.start()
+        return self
 
-    def end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join(timeout=INTERVAL)
 

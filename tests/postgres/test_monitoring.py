@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import urllib.request
 from collections.abc import Callable
 from contextlib import closing
@@ -16,6 +17,7 @@ import pytest
 import penstock
 from penstock.catalog import alerts, stream_tables
 from penstock.catalog.stream_tables import Refreshed
+from penstock.refresh import watch
 from penstock.refresh.positions import readable
 from penstock.refresh.watch import look
 
@@ -132,6 +134,17 @@ def test_what_nobody_did_is_told_once(home: penstock.Session, source_db: str) ->
     home.catalog.connection.execute("UPDATE sources SET options = '{}'")
     look(home.catalog)
     assert home.status().alerts == ()
+
+
+def test_a_run_is_watched(home: penstock.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "INTERVAL", 0.05)
+    home.catalog.connection.execute("UPDATE sources SET options = '{\"max_wal_lag_bytes\": 1}'")
+    with watch.Watch(home.engine):
+        for _ in range(200):
+            if alerts.now(home.catalog):
+                break
+            time.sleep(0.05)
+    assert [one.kind for one in alerts.now(home.catalog)] == ["slot_lag_warning"]
 
 
 def test_metrics_are_served_and_the_dashboard_asks_for_them(home: penstock.Session) -> None:

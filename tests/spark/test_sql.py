@@ -137,6 +137,14 @@ def test_statements_that_change_definitions(
         ps.execute("REFRESH STREAM TABLE missing")
     with pytest.raises(ConfigError, match="is read by stream tables"):
         ps.execute("DROP SOURCE shop")
+    ps.execute("CREATE STREAM TABLE c AS SELECT id FROM b; CREATE STREAM TABLE d AS SELECT id FROM a")
+    with pytest.raises(ConfigError, match="is read by"):
+        ps.execute("DROP STREAM TABLE c, a")  # d reads a, and c is still there
+    with pytest.raises(NotFound):
+        ps.execute("DROP STREAM TABLE c, missing")
+    assert _said(ps, "DROP STREAM TABLE d") == "Dropped: d."
+    assert _said(ps, "DROP STREAM TABLE b, c") == "Dropped: c, b."
+    ps.execute("CREATE STREAM TABLE b AS SELECT id FROM a")
     assert _said(ps, "DROP SOURCE shop CASCADE") == "Source shop is dropped, and with it a, b."
     assert _said(ps, "DROP SOURCE IF EXISTS shop") == "There is no source shop; nothing was changed."
 

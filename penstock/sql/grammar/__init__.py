@@ -91,7 +91,7 @@ def _unknown(cursor: Cursor) -> NoReturn:
     most = max(fitting.values())
     cursor.skip(most)
     near = [grammar for grammar in GRAMMARS if fitting[grammar] == most]
-    cursor.usage = "; ".join(grammar.usage if most else f"{grammar.words} …" for grammar in near)
+    cursor.usage = near[0].usage if len(near) == 1 else "; ".join(f"{grammar.words} …" for grammar in near)
     for grammar in near:
         cursor.accept(*first[grammar][most:])
     cursor.unexpected()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, assert_never
 
 from penstock.capture.config_forms import CONNECTOR
@@ -62,7 +63,14 @@ _TABLE = ("name", "status", "mode", "schedule", "rows", "staleness", "last_actio
 
 
 def _of(found: Any, columns: tuple[str, ...]) -> Answer:
-    return Answer(columns, tuple(tuple(getattr(one, column) for column in columns) for one in found))
+    return Answer(columns, tuple(tuple(_short(getattr(one, column)) for column in columns) for one in found))
+
+
+def _short(value: Any) -> Any:
+    """Times to the second, and seconds to the millisecond: the views have all there is."""
+    if isinstance(value, datetime):
+        return value.replace(microsecond=0)
+    return round(value, 3) if isinstance(value, float) else value
 
 
 def _settings(ps: Session) -> Answer:
@@ -166,8 +174,8 @@ def _properties(ps: Session, relation: Relation) -> dict[str, Any]:
         "mode": found.mode,
         "schedule": found.schedule,
         "cdc mode": found.cdc_mode,
-        "reads": ", ".join(names[one] for one in table.inputs if one in names),
-        "read by": ", ".join(_readers(ps, relation)),
+        "reads": ", ".join(names[one] for one in table.inputs if one in names) or None,
+        "read by": ", ".join(_readers(ps, relation)) or None,
         "frontier": None if table.frontier is None else str(table.frontier),
         "rows": found.rows,
         "last refresh": None if found.last_action is None else f"{found.last_action} ({found.last_reason})",

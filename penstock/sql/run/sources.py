@@ -51,6 +51,8 @@ def drop(ps: Session, asked: DropSource) -> Answer:
     if source is None and asked.if_exists:
         return Answer(message=f"There is no source {asked.name}; nothing was changed.")
     readers = stream_tables.readers_of_source(ps.catalog, source.id) if source and asked.cascade else []
+    if source and readers and not asked.force:
+        connect(source.dsn).close()  # what cannot be reached is refused before anything is dropped
     gone: list[str] = []
     for name in readers:
         gone += [] if name in gone else ps.drop_stream_table(name, cascade=True)

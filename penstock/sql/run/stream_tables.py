@@ -8,6 +8,7 @@ from penstock.catalog import stream_tables
 from penstock.cut import Frontier
 from penstock.errors import Busy
 from penstock.refresh.alter import Alteration, Change
+from penstock.refresh.dag import upstream_first
 from penstock.sql.answer import Answer
 from penstock.sql.statements import AlterStreamTable, CreateStreamTable, DropStreamTable, RefreshStreamTable
 
@@ -56,17 +57,26 @@ def _publish(ps: Session, name: str, pace: str | None) -> None:
 
 
 def drop(ps: Session, asked: DropStreamTable) -> Answer:
-    """In the order of the statement: one that reads another comes first, unless CASCADE finds it."""
+    """Those that read before those that are read. What is refused is refused before any of them is dropped."""
+    missing = [name for name in asked.names if stream_tables.lookup(ps.catalog, name) is None]
+    if missing and not asked.if_exists:
+        stream_tables.get(ps.catalog, missing[0])
     gone: list[str] = []
-    missing: list[str] = []
-    for name in asked.names:
-        if asked.if_exists and name not in gone and stream_tables.lookup(ps.catalog, name) is None:
-            missing.append(name)
-        elif name not in gone:
-            gone += ps.drop_stream_table(name, cascade=asked.cascade)
+    for name in _readers_first(ps, [name for name in asked.names if name not in missing]):
+        gone += [] if name in gone else ps.drop_stream_table(name, cascade=asked.cascade)
     said = [f"Dropped: {', '.join(gone)}."] if gone else []
     said += [f"There is no stream table {name}." for name in missing]
     return Answer(message=" ".join(said))
+
+
+def _readers_first(ps: Session, names: list[str]) -> list[str]:
+    """With those first that others read: without CASCADE they are refused."""
+    reads: dict[str, list[str]] = {}
+    for one in ps.monitor.dependencies():
+        reads.setdefault(one.stream_table, []).append(one.reads)
+    order = [name for name in reversed(upstream_first(names, reads)) if name in names]
+    others = {name for reader, inputs in reads.items() if reader not in names for name in inputs}
+    return sorted(order, key=lambda name: name not in others)
 
 
 def refresh(ps: Session, asked: RefreshStreamTable) -> Answer:
