@@ -20,6 +20,8 @@ from penstock.capture.discover import SourceTable
 from penstock.capture.fields import Ints
 from penstock.capture.kernels.frames import TXN_LSN, TXN_ROWS, TXN_TS, TXN_WIDTH, TXN_XID
 from penstock.capture.messages import PG_EPOCH_MICROS, Aborted, Committed, Event, Prepared
+from penstock.capture.positions import Positions
+from penstock.capture.returned_memory import give_back
 from penstock.capture.rows import Rows
 from penstock.capture.spill import Place, Spill
 from penstock.lsn import Lsn
@@ -30,7 +32,7 @@ class Part:
     """Rows of one table read in one run, in order. `top` is the open transaction they belong to, or 0."""
 
     table: SourceTable
-    positions: Ints
+    positions: Positions
     rows: Rows | Place
     top: int = 0
     subs: Ints | None = None
@@ -44,13 +46,13 @@ class Part:
         return ~np.isin(self.subs, list(subtransactions))
 
     def shift(self, by: int) -> None:
-        self.positions = self.positions + by
+        self.positions = self.positions.shifted(by)
         self.base += by
 
     @property
     def held(self) -> int:
-        """Bytes in memory."""
-        return self.rows.nbytes if isinstance(self.rows, Rows) else 0
+        """Bytes in memory, with what the allocators lose among many small arrays: half as much again was measured."""
+        return self.rows.nbytes * 3 // 2 if isinstance(self.rows, Rows) else 0
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ class Backlog:
         for part in run.parts:
             if part.top:
                 opened = self._open[part.top]
-                opened.rows = max(opened.rows, int(part.positions[-1]) + 1)
+                opened.rows = max(opened.rows, part.positions.last + 1)
         placed = run.commits.copy()
         placed[:, TXN_ROWS] += self._end
         self._commits = np.concatenate([self._commits, placed])
@@ -168,16 +170,19 @@ class Backlog:
     def _spill_open(self) -> None:
         """Put everything that waits for a commit into one file; what is committed is about to be delivered."""
         known = int(self._commits[-1, TXN_ROWS]) if self.ready else 0
-        waiting = [part for part in self._parts if int(part.positions[-1]) >= known]
+        waiting = [part for part in self._parts if part.positions.last >= known]
         waiting += [part for opened in self._open.values() for part in opened.parts]
         self._put_away(waiting)
 
     def _put_away(self, parts: list[Part]) -> None:
-        held = [(part, part.rows) for part in parts if isinstance(part.rows, Rows)]
-        places = self._spill.write([rows for _, rows in held]) if held else []
-        for (part, _), place in zip(held, places, strict=True):
+        held = [part for part in parts if isinstance(part.rows, Rows)]
+        if not held:
+            return
+        places = self._spill.write(part.rows for part in held if isinstance(part.rows, Rows))
+        for part, place in zip(held, places, strict=True):
             self._held -= part.held
-            part.rows = place
+            part.rows, part.stamped = place, None
+        give_back()
 
     def _commit(self, event: Committed) -> None:
         """The rows of an open transaction take their place behind everything that committed before."""
@@ -187,11 +192,13 @@ class Backlog:
                 self._drop(part)
             return
         kept = self._kept(opened)
+        if any(isinstance(part.rows, Place) for part in kept):  # its delivery needs the room that the rest takes
+            self._put_away(kept)
         begin = self._end
         for part in kept:
             part.first = begin
             part.shift(begin)
-            self._end = max(self._end, int(part.positions[-1]) + 1)
+            self._end = max(self._end, part.positions.last + 1)
         self._parts.extend(kept)
         line = np.empty((1, TXN_WIDTH), np.int64)
         line[0, TXN_ROWS], line[0, TXN_LSN] = self._end, event.end
@@ -218,15 +225,15 @@ class Backlog:
                 kept.append(left)
             if self._held > self._memory:  # spilled parts were loaded for it
                 self._put_away(kept)
-        order = np.sort(np.concatenate([part.positions for part in kept])) if kept else np.empty(0, np.int64)
+        order = np.sort(np.concatenate([part.positions.values() for part in kept])) if kept else np.empty(0, np.int64)
         for part in kept:
             part.base = int(np.searchsorted(order, part.base))
-            part.positions = np.searchsorted(order, part.positions)
+            part.positions = Positions.of(np.searchsorted(order, part.positions.values()))
         return kept
 
     def _before(self, part: Part, end: int) -> Part | None:
         """A chunk may hold the end of one transaction and the begin of the next."""
-        return self._only(part, part.positions < end)
+        return self._only(part, part.positions.values() < end)
 
     def _only(self, part: Part, keep: npt.NDArray[np.bool_]) -> Part | None:
         if keep.all():
@@ -236,7 +243,7 @@ class Backlog:
             return None
         rows = picked(self._loaded(part), np.flatnonzero(keep))
         self._drop(part)
-        left = replace(part, positions=part.positions[keep], rows=rows, stamped=None)
+        left = replace(part, positions=part.positions.only(keep), rows=rows, stamped=None)
         self._held += left.held
         return left
 
@@ -269,8 +276,8 @@ class Backlog:
         for part in self._parts:
             if part.base >= stop:
                 break
-            if part.positions[0] < stop and shapes.setdefault(part.table.name, part.table) is not part.table:
-                return int(part.positions[0])
+            if part.positions.first < stop and shapes.setdefault(part.table.name, part.table) is not part.table:
+                return part.positions.first
         return None
 
     def _cut_out(self, stop: int) -> tuple[dict[str, pa.Table], dict[str, SourceTable]]:
@@ -280,11 +287,11 @@ class Backlog:
         left: list[Part] = []
         while self._parts and self._parts[0].base < stop:
             part = self._parts.popleft()
-            start, end = (int(i) for i in np.searchsorted(part.positions, (self._cursor, stop)))
+            start, end = part.positions.between(self._cursor, stop)
             if start < end:
                 pieces.setdefault(part.table.name, []).append(self._piece(part, start, end))
                 shapes[part.table.name] = part.table
-            if end < len(part.positions):
+            if end < part.positions.count:
                 left.append(part)
             else:
                 self._drop(part)
@@ -294,12 +301,12 @@ class Backlog:
     def _piece(self, part: Part, start: int, end: int) -> pa.Table:
         rows = self._loaded(part)
         if part.first is not None:  # blocks of it came among others: their order is known only now
-            rows = replace(rows, seqs=part.positions - part.first)
+            rows = replace(rows, seqs=part.positions.values() - part.first)
         if part.stamped is None:
-            if part.positions[-1] >= self._commits[-1, TXN_ROWS]:  # its last rows wait for their commit
-                return stamped(part.table, sliced(rows, start, end), self._stamp(part.positions[start:end]))
-            whole = sliced(rows, start, len(part.positions))
-            part.stamped = stamped(part.table, whole, self._stamp(part.positions[start:]))
+            if part.positions.last >= self._commits[-1, TXN_ROWS]:  # its last rows wait for their commit
+                return stamped(part.table, sliced(rows, start, end), self._stamp(part.positions.values(start, end)))
+            whole = sliced(rows, start, part.positions.count)
+            part.stamped = stamped(part.table, whole, self._stamp(part.positions.values(start)))
             part.offset = start
         return part.stamped.slice(start - part.offset, end - start)
 

@@ -6,6 +6,7 @@ A chunk's bytes are valid until its buffer is read into again. A message larger 
 from __future__ import annotations
 
 import select
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,9 @@ from penstock.errors import SourceUnreachable
 
 _BUFFER, _MESSAGES = 8 << 20, 1 << 16
 _ENOUGH, _PATIENCE = 4 << 20, 5  # bytes, milliseconds
+# A WAL sender sends every row by itself, and its socket holds some 280 of them: it is emptied in this rhythm, and so
+# seldom that server and reader need not wake each other for each row.
+_STEADY_ENOUGH, _STEADY_PAUSE = 512 << 10, 0.0005  # bytes, seconds
 
 
 class Buffer:
@@ -69,6 +73,7 @@ class BulkReader:
         self._poll.register(self.socket, select.POLLIN)
         self._code = libpq.WOULD_BLOCK
         self.finished = False
+        self.gathering = False  # looks at the socket now and then, until there is something to decode
 
     def read(self, timeout: float) -> Chunk | None:
         """The messages that are there, or that come within `timeout` seconds; None if none did or the copy ended."""
@@ -86,7 +91,7 @@ class BulkReader:
             more, size, self._code = libpq.fill(self._pointer, buffer.data[used:], buffer.ends[messages:], self._held)
             buffer.ends[messages : messages + more] += used
             messages, used = messages + more, used + size
-            if self._code == libpq.WOULD_BLOCK and 0 < used < self._enough and self._poll.poll(_PATIENCE):
+            if self._code == libpq.WOULD_BLOCK and used and self._has_more(used, size):
                 continue
             if messages or self._code == libpq.WOULD_BLOCK:
                 break
@@ -95,6 +100,15 @@ class BulkReader:
         if self._code != libpq.WOULD_BLOCK:
             self._stopped()
         return None
+
+    def _has_more(self, used: int, last: int) -> bool:
+        """Whether to look again; `last` is what the last look gave."""
+        if self.gathering:
+            if last and used < _STEADY_ENOUGH:
+                time.sleep(_STEADY_PAUSE)
+                return True
+            return False
+        return used < self._enough and bool(self._poll.poll(_PATIENCE))
 
     def _stopped(self) -> None:
         if self._code == libpq.FAILED:

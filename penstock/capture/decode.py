@@ -16,6 +16,7 @@ from penstock.capture.bulk import Chunk
 from penstock.capture.fields import Ints
 from penstock.capture.kernels import frames
 from penstock.capture.messages import Aborted, Committed, malformed, parse_event, parse_message, parse_relation
+from penstock.capture.positions import Positions
 from penstock.capture.relations import Relations
 from penstock.capture.rows import RowRefused, wal_rows
 from penstock.errors import SourceError
@@ -196,11 +197,17 @@ class WalDecoder:
             except RowRefused as error:
                 error.row = int(which[positions[error.row]])
                 raise
-            # A copy: a view would keep all of `chosen` alive, for as long as the transaction is open.
-            yield Part(table, positions, decoded, top, chosen[:, frames.SUB].copy() if top else None)
+            yield Part(table, Positions.of(positions), decoded, top, _kept(chosen[:, frames.SUB]) if top else None)
 
 
 _NONE: Ints = np.empty((0, frames.CTL_WIDTH), np.int64)
+
+
+def _kept(values: Ints) -> Ints:
+    """What stays while a transaction is open: no view, which would keep all it is of alive; mostly one number."""
+    if (values == values[0]).all():
+        return np.broadcast_to(values[:1].copy(), values.shape)
+    return values.copy()
 
 
 def _distinct(values: Ints) -> list[int]:

@@ -19,7 +19,6 @@ from penstock.capture.bulk import Buffer, Chunk
 _BUFFERS = 3
 _TICK = 0.25  # seconds between looks at the clock and at close()
 _FLOW = 4 << 20  # bytes a second: some twenty thousand rows; one commit a millisecond is a tenth of it
-_SMALL, _GATHER = 256 << 10, 0.003
 
 
 class Reader(Protocol):
@@ -29,8 +28,10 @@ class Reader(Protocol):
     def socket(self) -> int:
         """Where the next bytes come; it may be another one after a `fill`."""
 
+    gathering: bool  # whether `fill` shall wait a little for more
+
     def fill(self, buffer: Buffer) -> Chunk | None:
-        """What is there now, without waiting."""
+        """What is there now, without waiting for the first of it."""
 
     def tick(self) -> None:
         """Called several times a second."""
@@ -50,7 +51,7 @@ class Feed:
         self._chunks: queue.SimpleQueue[Chunk | Exception | None] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._over: Exception | bool = False
-        self._small, self._rate, self._read_at = False, 0.0, time.monotonic()
+        self._rate, self._read_at = 0.0, time.monotonic()
         for _ in range(_BUFFERS):
             self._free.put(Buffer())
         self._woken, self._wake = os.pipe()
@@ -110,7 +111,8 @@ class Feed:
             return
         if buffer is None:
             return
-        self._let_gather()
+        # Under a steady flow, wait for more than a few rows: a chunk costs the same with two or with thousands.
+        self._reader.gathering = self._rate > _FLOW
         chunk = self._reader.fill(buffer)
         if chunk is None and not self._reader.finished and self._wait():
             chunk = self._reader.fill(buffer)
@@ -118,15 +120,9 @@ class Feed:
             self._free.put(buffer)
         else:
             self._chunks.put(chunk)
-            self._small = chunk.used < _SMALL
             self._rate = chunk.used / max(time.monotonic() - self._read_at, 1e-6)
         self._read_at = time.monotonic()
 
     def _wait(self) -> bool:
         ready, _, _ = select.select([self._reader.socket, self._woken], [], [], _TICK)
         return bool(ready)
-
-    def _let_gather(self) -> None:
-        """Under a steady flow, wait for more than a few rows: a chunk costs the same with two or with hundreds."""
-        if self._small and self._rate > _FLOW:
-            time.sleep(_GATHER)

@@ -25,6 +25,7 @@ from penstock.capture.held_keys import held_keys
 from penstock.capture.home_copy import HomeCopies, Progress
 from penstock.capture.home_options import SchemaPolicy, reader_options, schema_policy
 from penstock.capture.quiet_tables import evolved, shape_now
+from penstock.capture.returned_memory import give_back
 from penstock.capture.selection import for_tables
 from penstock.capture.shapes import Shapes
 from penstock.capture.source import PostgresSource
@@ -287,6 +288,8 @@ class Ingest:
                 self._rows += taken.num_rows
         if self._much_waits():
             self._write()
+            if not batch.complete:  # of a transaction that is larger than memory may be
+                give_back()
 
     def _write(self) -> int:
         """Have what waits put into files of the current attempt, after the last such; nothing of it counts yet."""

@@ -35,6 +35,7 @@ class PullReader:
     """
 
     def __init__(self, dsn: str, slot: str, start: Lsn, options: PluginOptions) -> None:
+        self.gathering = False  # its copies always do
         self.until = Lsn(0)  # it does not finish before it has come this far
         self.finished = False
         self.oversized = False  # finished because of a transaction that is longer than a range

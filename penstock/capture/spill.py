@@ -7,7 +7,7 @@ a source is opened and removed when it is closed. A file goes as soon as its las
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -48,10 +48,10 @@ class Spill:
         self.bytes = 0
         shutil.rmtree(folder, ignore_errors=True)
 
-    def write(self, groups: Sequence[Rows]) -> list[Place]:
+    def write(self, groups: Iterable[Rows]) -> list[Place]:
         """All of `groups` into one file."""
         self._count += 1
-        file = SpillFile(self._folder / f"{self._count:06d}.arrow", len(groups))
+        file = SpillFile(self._folder / f"{self._count:06d}.arrow", 0)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with file.path.open("wb") as out:
@@ -64,6 +64,7 @@ class Spill:
                 hint="Make room there, name another folder with spill_directory, or allow more memory with "
                 "max_transaction_memory_bytes; then open the source again. Nothing was lost.",
             ) from error
+        file.readers = len(places)
         failpoint.hit("capture.spilled")
         self.bytes += sum(place.size for place in places)
         return places

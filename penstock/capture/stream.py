@@ -96,6 +96,14 @@ class WalStream:
             raise translate(error_from_result(result))
 
     @property
+    def gathering(self) -> bool:
+        return self._reader.gathering
+
+    @gathering.setter
+    def gathering(self, on: bool) -> None:
+        self._reader.gathering = on
+
+    @property
     def finished(self) -> bool:
         return False  # a stream ends with an error only
 
