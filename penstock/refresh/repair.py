@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from psycopg import errors as pg
 
 from penstock.capture.checkpoint import Checkpoint
+from penstock.capture.connection import connect
 from penstock.catalog import relations, sources
 from penstock.catalog.relations import Relation
 from penstock.failpoint import hit
@@ -42,6 +45,7 @@ def corrected(engine: Engine, relation: Relation, found: Difference, at: Lsn) ->
         if source.settled != source.captured or _changed_since(engine, relation, found, at, source.captured):
             return False
         position = Lsn(source.captured + 1)
+        _move_log(source.dsn)
         attempt = catalog.begin(lease, "repair")
         writer = SegmentWriter(engine.home, relation.folder, attempt)
         written = writer.write(_correction(relation, found, position), position, position, version=relation.version)
@@ -51,6 +55,15 @@ def corrected(engine: Engine, relation: Relation, found: Difference, at: Lsn) ->
             relations.record_segments(commit, relation.id, [written])
             sources.move(commit, source.id, checkpoint.to_json(), position)
     return True
+
+
+def _move_log(dsn: str) -> None:
+    """A log that ends where it is captured up to would end before the correction: as if it had been put back.
+
+    Where nothing can be written (a standby), it moves by itself before long.
+    """
+    with connect(dsn) as connection, suppress(pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege):
+        connection.execute("SELECT pg_logical_emit_message(true, 'penstock', '')")
 
 
 def _changed_since(engine: Engine, relation: Relation, found: Difference, at: Lsn, now: Lsn) -> bool:
