@@ -140,6 +140,7 @@ def test_keys_can_be_distrusted(ps: penstock.Session, source: psycopg.Connection
     assert foreign_keys.holding(ps.catalog, "shop", cuts.passed[-1], cuts.passed[-1]) == []
 
 
+@pytest.mark.since(15, "row filters")
 def test_rows_left_out_make_a_key_worthless(
     ps: penstock.Session, source: psycopg.Connection[Any], source_db: str
 ) -> None:

@@ -162,6 +162,7 @@ def test_a_table_that_is_always_rewritten_is_not_called_different(
         shop.verify("t")
 
 
+@pytest.mark.since(15, "row filters")
 def test_ranges_of_a_partitioned_table_and_a_row_filter(
     ps: penstock.Session, db: Db, source_db: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
