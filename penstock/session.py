@@ -176,7 +176,7 @@ class Session:
         table = define.create(self.catalog, self.engine.plans, name, wanted)
         if initialize and table.frontier is None:
             try:
-                self.engine.refresh([name], wait=define.WAIT)
+                self.engine.refresh([name], wait=define.WAIT, initiated_by="INITIAL")
             except BaseException:
                 define.drop(self.catalog, self.home, name)  # a call that failed changed nothing
                 raise

@@ -55,6 +55,21 @@ def every_segment(catalog: Catalog) -> list[Segment]:
     return [Segment.from_row(row) for row in rows]
 
 
+def last_changes(catalog: Catalog) -> dict[int, tuple[str, int]]:
+    """Of each table that a stream table reads, its source and the position of its last change that can be read.
+
+    Where changes are gone, or the table was copied again, it counts as changed up to there.
+    """
+    rows = catalog.all(
+        "SELECT r.id, s.name, greatest(r.retained, "
+        "(SELECT min(from_position) FROM schema_versions v WHERE v.relation_id = r.id), "
+        "(SELECT max(high) FROM segments g WHERE g.relation_id = r.id AND g.form = 'settled')) AS position "
+        "FROM relations r JOIN sources s ON s.id = r.source_id "
+        "WHERE NOT r.retired AND r.id IN (SELECT input_id FROM dependencies)"
+    )
+    return {row["id"]: (row["name"], row["position"]) for row in rows}
+
+
 def sizes(catalog: Catalog) -> dict[int, Size]:
     """By relation."""
     rows = catalog.all(

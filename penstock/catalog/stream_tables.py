@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import cast
+from typing import LiteralString, cast
 
 from psycopg.rows import DictRow
 
@@ -217,11 +217,13 @@ def hand_over(commit: Commit, old: int, new: int, rows: int) -> None:
     commit.connection.execute("UPDATE refresh_history SET relation_id = %s WHERE relation_id = %s", (new, old))
 
 
-def reach(commit: Commit, relation_id: int, frontier: Frontier) -> None:
-    commit.connection.execute(
-        "INSERT INTO frontiers (relation_id, round, frontier) VALUES (%s, %s, %s)",
-        (relation_id, commit.round, str(frontier)),
-    )
+def reach_all(commit: Commit, frontiers: Mapping[int, Frontier]) -> None:
+    """Where each of these is now."""
+    with commit.connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO frontiers (relation_id, round, frontier) VALUES (%s, %s, %s)",
+            [(relation_id, commit.round, str(frontier)) for relation_id, frontier in frontiers.items()],
+        )
 
 
 def round_at(catalog: Catalog, relation_id: int, frontier: Frontier) -> int | None:
@@ -250,19 +252,27 @@ def frontier_at(catalog: Catalog, relation_id: int, round_number: int) -> Fronti
     return frontier_of(row["frontier"]) if row else None
 
 
-def record(commit: Commit | Catalog, relation_id: int, entry: Refreshed) -> None:
-    """A line of history: inside the commit of a refresh, or alone for one that failed."""
-    commit.connection.execute(
-        "INSERT INTO refresh_history (relation_id, round, action, reason, inserted, deleted, seconds, frontier, error, "
-        "changed_rows, initiated_by) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-        (
-            relation_id,
-            commit.round if isinstance(commit, Commit) else None,
-            entry.action, entry.reason, entry.inserted, entry.deleted, entry.seconds,
-            None if entry.frontier is None else str(entry.frontier), entry.error, entry.changed_rows,
-            entry.initiated_by,
-        ),
-    )  # fmt: skip
+_RECORD: LiteralString = """
+    INSERT INTO refresh_history (relation_id, round, action, reason, inserted, deleted, seconds, frontier, error,
+        changed_rows, initiated_by) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+
+
+def _values(relation_id: int, round_number: int | None, entry: Refreshed) -> tuple[object, ...]:
+    frontier = None if entry.frontier is None else str(entry.frontier)
+    done = (entry.action, entry.reason, entry.inserted, entry.deleted, entry.seconds, frontier, entry.error)
+    return (relation_id, round_number, *done, entry.changed_rows, entry.initiated_by)
+
+
+def record(catalog: Catalog, relation_id: int, entry: Refreshed) -> None:
+    """A line of history of a refresh that failed, or was not done."""
+    catalog.connection.execute(_RECORD, _values(relation_id, None, entry))
+
+
+def record_all(commit: Commit, entries: Mapping[int, Refreshed]) -> None:
+    """Lines of history inside the commit of their refreshes."""
+    with commit.connection.cursor() as cursor:
+        cursor.executemany(_RECORD, [_values(id_, commit.round, entry) for id_, entry in entries.items()])
 
 
 def history(catalog: Catalog, relation_id: int, limit: int = 100) -> list[Refreshed]:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from penstock.catalog.relations import Relation
+from penstock.errors import RefreshError
 from penstock.lake.reader import PENDING, SMALL, Reader, expand, net
 from penstock.refresh import reads
 from penstock.refresh.answers import Answer
@@ -81,6 +82,11 @@ class Prepared:
 def prepare(reader: Reader, plan: Plan, inputs: Sequence[Input], stored: Stored) -> Prepared | None:
     """None if nothing changed that the view can see."""
     view = plan.view
+    if stored.round is None:
+        raise RefreshError(
+            f"stream table {view.name} was never filled: there is nothing that a difference could be added to",
+            hint="A full refresh comes first.",
+        )
     changes = {one.relation.name: reader.changed_rows(one.relation, one.before, one.after) for one in inputs}
     if sum(changes.values()) <= SMALL:
         reader = reader.light()

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
+from typing import TypeVar
 
 from penstock.errors import ConfigError
 
 Inputs = Mapping[str, Iterable[str]]
+Node = TypeVar("Node", bound=Hashable)
 
 
 def upstream_first(wanted: Iterable[str], inputs: Inputs) -> list[str]:
@@ -51,13 +53,13 @@ def _circle(error: CycleError) -> ConfigError:
     )
 
 
-def reachable(start: Iterable[str], ways: Inputs) -> set[str]:
+def reachable(start: Iterable[Node], ways: Mapping[Node, Iterable[Node]]) -> set[Node]:
     """Those to start from and all that can be reached from them.
 
     >>> sorted(reachable(["c"], {"c": ["b"], "b": ["t"], "d": ["t"]}))
     ['b', 'c', 't']
     """
-    found: set[str] = set()
+    found: set[Node] = set()
     waiting = list(start)
     while waiting:
         name = waiting.pop()

@@ -13,7 +13,7 @@ from penstock.catalog.relations import Relation
 from penstock.catalog.store import Catalog
 from penstock.config import Settings
 from penstock.cut import Frontier
-from penstock.errors import ConfigError, NotRetained, SchemaChanged
+from penstock.errors import ConfigError, NotRetained, PenstockError, SchemaChanged
 from penstock.lsn import Lsn
 from penstock.refresh.positions import position_at, readable
 from penstock.relation.home import Home
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from penstock.refresh.moments import Moment
     from penstock.refresh.plans import Plans
     from penstock.refresh.round import Refresh
+    from penstock.refresh.workers import Workers
 
 
 class Engine:
@@ -42,6 +43,8 @@ class Engine:
 
     def close(self) -> None:
         self.captures.close()
+        if (workers := self.__dict__.pop("workers", None)) is not None:
+            workers.close()
         if "_spark" in self.__dict__ and self._given_spark is None:
             self.spark.stop()
             del self.__dict__["_spark"]
@@ -75,6 +78,8 @@ class Engine:
     def read_anew(self) -> None:
         """Forget what reading remembers: the files are what counts."""
         self.__dict__.pop("reader", None)
+        if (workers := self.__dict__.pop("workers", None)) is not None:
+            workers.close()
 
     @cached_property
     def plans(self) -> Plans:
@@ -85,32 +90,52 @@ class Engine:
     def catch_up(self, until: Frontier | None = None, *, finish: bool = True, following: str | None = None) -> Frontier:
         """Capture and settle what is committed now, or up to `until`.
 
-        A source that is paused in front of a schema change does not keep the others from going on; `following` goes on
-        with a paused one.
+        A source that is paused in front of a schema change, or cannot be reached, does not keep the others from going
+        on; `following` goes on with a paused one.
         """
         from penstock.lake.settling import settle_source
 
-        paused: list[SchemaChanged] = []
+        held_up: list[PenstockError] = []
         for source in sources.every(self.catalog):
             target = None if until is None else until.get(source.name, Lsn(0))
             follow = True if following == source.name else None
             try:
                 lease = self.captures.catch_up(source.name, target, finish=finish, follow=follow)
-            except SchemaChanged as change:
-                paused.append(change)
+            except PenstockError as error:
+                if not error.transient and not isinstance(error, SchemaChanged):
+                    raise
+                held_up.append(error)
             else:
                 settle_source(self.reader, self.catalog, lease, source.name)
-        if paused:
-            raise paused[0]
+        if held_up:
+            raise held_up[0]
         return readable(self.catalog)
 
+    @cached_property
+    def workers(self) -> Workers:
+        from penstock.refresh.workers import Workers
+
+        return Workers(self.reader, lambda: self.spark, self.settings.max_concurrent_refreshes)
+
     def refresh(
-        self, names: Sequence[str], to: Frontier | None = None, *, anew: Collection[str] = (), wait: float = 0.0
-    ) -> dict[str, Refresh]:
-        """Bring stream tables, and those they read, to one frontier in one round."""
+        self, names: Sequence[str], to: Frontier | None = None, *, anew: Collection[str] = (), wait: float = 0.0,
+        initiated_by: str = "MANUAL",
+    ) -> dict[str, Refresh]:  # fmt: skip
+        """Bring stream tables, and those they read, to one frontier in one round; raises the first failure of one.
+
+        Those named in `anew` are computed from their inputs alone, and what is stored of them is corrected by that.
+        """
         from penstock.refresh import round as rounds
 
-        return rounds.refresh(self.reader, self.catalog, self.plans, names, to, anew, wait) if names else {}
+        if not names:
+            return {}
+        terms = rounds.Terms(
+            initiated_by, self.settings.differential_max_change_ratio, self.settings.max_consecutive_errors, anew
+        )
+        done = rounds.refresh(self.catalog, self.plans, self.workers, names, to, terms=terms, wait=wait)
+        for failure in done.failures.values():
+            raise failure
+        return done.done
 
     def position(self, name: str, at: Moment | None = None) -> tuple[Relation, int, Frontier]:
         """A relation, and where it is at a frontier; by default the newest it can be read at.

@@ -1,34 +1,44 @@
-"""A round: a stream table and everything it reads, brought to one frontier and committed together.
+"""A round: stream tables and everything they read, brought to one frontier.
 
-Upstream views come first and are read at the round's own target, also while their changes are only files. One catalog
-transaction then makes all of it real, so no reader ever sees a view that is ahead of what it reads.
+Upstream views come first and are read at the round's own target, also while their changes are only files. Those that
+share nothing with each other are groups; a group is computed side by side with others and becomes real by one catalog
+transaction of its own, so no reader ever sees a view that is ahead of what it reads, and what fails in one group holds
+up no other. Inside a group a failure leaves the view, and what reads it, where they were.
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Collection, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
+from graphlib import TopologicalSorter
+
+import psycopg
 
 from penstock.catalog import attempts, relations, stream_tables
 from penstock.catalog.lease import Lease
-from penstock.catalog.relations import Relation
 from penstock.catalog.store import Catalog
 from penstock.catalog.stream_tables import Refreshed, StreamTable
 from penstock.cut import Frontier
-from penstock.errors import NotRetained, PenstockError, RefreshError, Suspended
+from penstock.errors import CatalogError, NotRetained, PenstockError, RefreshError, Suspended
 from penstock.failpoint import FailpointReached, hit
-from penstock.lake.reader import PENDING, Reader, at_round
-from penstock.refresh import compute, life
+from penstock.lake.reader import at_round
+from penstock.refresh import life, retry
 from penstock.refresh.answers import Answer
-from penstock.refresh.compute import Input, Stored
-from penstock.refresh.dag import upstream_first
-from penstock.refresh.decision import Action, Decision, Mode, Situation, decide
+from penstock.refresh.dag import independent, upstream_first
+from penstock.refresh.decision import MAX_CHANGE_RATIO, Action
 from penstock.refresh.life import Event, Status
 from penstock.refresh.plans import Plans
-from penstock.refresh.positions import position_at, reached, readable, sources_of
-from penstock.relation.segment import Segment, SegmentWriter
+from penstock.refresh.positions import readable
+from penstock.refresh.standing import Standing
+from penstock.refresh.table_refresh import Outcome, TableRefresh, Task, check_forward, check_readable
+from penstock.refresh.workers import Workers
+from penstock.relation.segment import Segment
 
 LEASE = "stream tables"
 _IDLE = (Action.NO_DATA, Action.SKIP)
@@ -46,220 +56,321 @@ class Refresh:
     seconds: float
     frontier: Frontier
     reads: tuple[Answer, ...] = ()  # of a differential refresh: how each thing it needed was read
+    changed_rows: int | None = None
 
 
 @dataclass(frozen=True)
-class _Outcome:
-    decision: Decision
-    written: Mapping[int, list[Segment]]
-    inserted: int = 0
-    deleted: int = 0
-    reads: tuple[Answer, ...] = ()
+class Terms:
+    """How a round goes about it: who asked for it, what is tolerated, and what ends it early."""
+
+    initiated_by: str = "MANUAL"
+    max_change_ratio: float = MAX_CHANGE_RATIO
+    max_errors: int = 3
+    anew: Collection[str] = ()
+    stop: threading.Event = field(default_factory=threading.Event)
+    passing: dict[int, int] = field(default_factory=dict)  # errors in a row that do not count, by relation
+
+    @property
+    def scheduled(self) -> bool:
+        return self.initiated_by == "SCHEDULER"
+
+
+@dataclass(frozen=True)
+class Stays:
+    """Why a stream table is not brought to the target: it does not fit, it failed, or somebody said so."""
+
+    reason: str
+    misfit: bool = False
+    failed: bool = False
+
+
+@dataclass
+class _Group:
+    """Stream tables that become real together."""
+
+    left: int
+    attempt: int | None = None
+    done: dict[int, Refresh] = field(default_factory=dict)
+    written: list[int] = field(default_factory=list)  # relations
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What came of a task: an outcome or an error of its own."""
+
+    task: Task
+    seconds: float
+    outcome: Outcome | None = None
+    error: Exception | None = None
 
 
 class Round:
-    """The state of one round while it is computed: nothing of it is visible before `commit`."""
+    """The state of one round while it is computed; `failures` are those of its stream tables, by name."""
 
     def __init__(
-        self, reader: Reader, catalog: Catalog, plans: Plans, lease: Lease, target: Frontier,
-        anew: Collection[str] = (),
-    ) -> None:  # fmt: skip
+        self, catalog: Catalog, plans: Plans, workers: Workers, lease: Lease, standing: Standing, terms: Terms
+    ) -> None:
         self._catalog = catalog
-        self._reader = reader
-        self._plans = plans
+        self._workers = workers
         self._lease = lease
-        self._target = target
-        self._anew = anew
-        self._known = {relation.id: _at(catalog, relation, target) for relation in relations.every(catalog)}
-        self._tables = {table.relation_id: table for table in stream_tables.every(catalog)}
-        self._attempt: int | None = None
-        self._pending: dict[int, list[Segment]] = {}
-        self._done: dict[int, Refresh] = {}
-        self._suspended: dict[int, str] = {}
+        self._standing = standing
+        self._tables = standing.tables
+        self._terms = terms
+        self._refresh = TableRefresh(catalog, plans, standing, terms.max_change_ratio, terms.anew)
         self._began = datetime.now(UTC)
+        self._pending: dict[int, list[Segment]] = {}
+        self._groups: dict[int, _Group] = {}
+        self._stays: dict[int, Stays] = {}
+        self.done: dict[str, Refresh] = {}
+        self.failures: dict[str, PenstockError] = {}
 
     def refresh(self, names: Sequence[str]) -> dict[str, Refresh]:
-        """Compute all of `names` and what they read, commit, and say what was done."""
-        for table in self._in_order(names):
-            self._done[table.relation_id] = self._one(table)
-        self._commit()
-        return {done.name: done for done in self._done.values()}
+        """Compute all of `names` and what they read, commit each group, and say what was done."""
+        by_name, inputs = self._standing.by_name, self._standing.inputs
+        graph: dict[int, list[int]] = {}
+        for group in independent(names, inputs):
+            members = [by_name[name] for name in upstream_first(group, inputs)]
+            shared = _Group(len(members))
+            for table in members:
+                check_forward(table, self._standing.target_of(table))
+                self._groups[table.relation_id] = shared
+                graph[table.relation_id] = [one for one in table.inputs if one in self._tables]
+        self._run(TopologicalSorter(graph))
+        return self.done
 
-    def _in_order(self, names: Sequence[str]) -> list[StreamTable]:
-        by_name = {table.name: table for table in self._tables.values()}
-        inputs = {
-            table.name: [self._known[one].name for one in table.inputs if one in self._known]
-            for table in by_name.values()
-        }
-        return [by_name[name] for name in upstream_first(names, inputs)]
-
-    def _one(self, table: StreamTable) -> Refresh:
-        started = time.monotonic()
-        target = self._target.only(sources_of(table.relation_id, self._known, self._tables))
+    def _run(self, order: TopologicalSorter[int]) -> None:
+        """Decisions are made here, one by one; what needs Spark is computed by as many as may work at once."""
+        order.prepare()
+        waiting: deque[Task] = deque()
+        running: set[Future[_Result]] = set()
         try:
-            self._check_held(table)
-            self._check_upstream(table)
-            outcome = self._outcome(table, target)
-        except Suspended as reason:
-            return self._skip(table, reason)
-        except (PenstockError, FailpointReached):
-            raise
+            while order.is_active() and not self._terms.stop.is_set():
+                while ready := order.get_ready():
+                    for id_ in ready:
+                        task = self._decide(self._tables[id_])
+                        if task is None:
+                            self._over(order, id_)
+                        else:
+                            waiting.append(task)
+                if len(waiting) == 1 and not running:
+                    self._take(order, self._compute(waiting.popleft()))
+                    continue
+                while waiting and len(running) < self._workers.most:
+                    task = waiting.popleft()
+                    self._attempt(task.table)
+                    running.add(self._workers.submit(partial(self._compute, task)))
+                if running:
+                    finished, running = wait(running, return_when=FIRST_COMPLETED)
+                    for future in finished:
+                        self._take(order, future.result())
+        finally:
+            wait(running)
+
+    # One stream table -------------------------------------------------------------------------------------------------
+
+    def _decide(self, table: StreamTable) -> Task | None:
+        """What is left to compute; None if it is over already."""
+        stays = self._must_stay(table)
+        if stays is not None:
+            self._skip(table, stays)
+            return None
+        try:
+            with self._workers.reader() as reader:
+                task = self._refresh.decide(reader.beside(self._pending), table, self._pending)
+        except Suspended as why:
+            reason = why.message.partition(" is suspended: ")[2]
+            self._skip(table, Stays(reason, misfit=True), why)
+            return None
+        except NotRetained:
+            raise  # of a frontier that was asked for
         except Exception as error:
-            raise self._failed(table, error, time.monotonic() - started) from error
-        self._pending.update({id_: segments for id_, segments in outcome.written.items() if segments})
-        return Refresh(
-            table.name,
-            outcome.decision.action,
-            outcome.decision.reason,
-            outcome.inserted,
-            outcome.deleted,
-            time.monotonic() - started,
-            target,
-            outcome.reads,
-        )
+            self._fail(table, _own(error, self._terms), 0.0)
+            return None
+        if task.decision.action in _IDLE:
+            self._note(table, Outcome(task.decision, {}), 0.0)
+            return None
+        return task
 
-    def _check_held(self, table: StreamTable) -> None:
-        if table.suspended_by == "hand":
-            raise Suspended(f"stream table {table.name} is suspended: by hand", hint="Resume it first.")
+    def _compute(self, task: Task) -> _Result:
+        started = time.monotonic()
+        try:
+            with self._workers.reader() as reader:
+                beside = reader.beside(self._pending)
+                outcome = self._refresh.compute(beside, task, self._attempt(task.table))
+            return _Result(task, time.monotonic() - started, outcome)
+        except Exception as error:
+            return _Result(task, time.monotonic() - started, error=_own(error, self._terms))
 
-    def _check_upstream(self, table: StreamTable) -> None:
-        behind = [self._suspended[one] for one in table.inputs if one in self._suspended]
-        if behind:
-            raise Suspended(f"stream table {table.name} is suspended: it reads {behind[0]}, which is")
-
-    def _skip(self, table: StreamTable, why: Suspended) -> Refresh:
-        """It stays at its last frontier, and so does what reads it."""
-        self._suspended[table.relation_id] = table.name
-        reason = why.message.partition(" is suspended: ")[2]
-        frontier = table.frontier or Frontier({})
-        if table.suspended_by != "hand" and table.status_reason != reason:
-            status = life.after(table.status, Event.MISFIT)
-            stream_tables.set_status(self._catalog, table.relation_id, status, reason, "inputs")
-            line = Refreshed(table.name, Action.SKIP, reason, 0, 0, 0.0, frontier, str(why))
-            stream_tables.record(self._catalog, table.relation_id, line)
-        return Refresh(table.name, Action.SKIP, reason, 0, 0, 0.0, frontier)
-
-    def _failed(self, table: StreamTable, error: Exception, seconds: float) -> RefreshError:
-        """Spark's message without its stack; the whole of it stays as the cause."""
-        message = str(error).strip().split("\n\nJVM stacktrace")[0].split("\n== SQL")[0]
-        line = Refreshed(table.name, "FAILED", "", 0, 0, seconds, None, message)
-        stream_tables.record(self._catalog, table.relation_id, line)
-        return RefreshError(
-            f"stream table {table.name} could not be refreshed: {message}",
-            hint="Nothing was changed. The view stays at its last frontier until the cause is gone.",
-        )
-
-    def _outcome(self, table: StreamTable, target: Frontier) -> _Outcome:
-        before = table.frontier
-        if before is not None and not before <= target:
-            raise NotRetained(
-                f"stream table {table.name} is at {before}, past the asked {target}",
-                hint="A refresh goes forward only. Read the past with table(name, at=frontier).",
-            )
-        if table.suspended_by or any(self._known[one].version > 1 for one in table.inputs):
-            self._plans.of(table, list(self._known.values()))  # raises what suspends it, also when nothing changed
-        reader = self._reader.beside(self._pending)
-        inputs = [self._input(self._known[one], before, target) for one in table.inputs]
-        mode = Mode(table.mode)
-        if before and table.name in self._anew:
-            return self._compute(reader, table, inputs, Decision(Action.REINITIALIZE, "asked for"))
-        if before and table.reinit_reason is not None:
-            return self._compute(reader, table, inputs, Decision(Action.REINITIALIZE, table.reinit_reason))
-        anew = [one.relation.name for one in inputs if before and one.before < one.relation.since]
-        if anew and before != target:
-            reason = f"{', '.join(anew)} was copied again"
-            return self._compute(reader, table, inputs, Decision(Action.REINITIALIZE, reason))
-        lost = [one.relation.name for one in inputs if before and one.before < one.relation.retained]
-        if lost and before != target:
-            reason = f"changes of {', '.join(lost)} were dropped at the changelog's limit"
-            return self._compute(reader, table, inputs, Decision(Action.REINITIALIZE, reason))
-        changed = sum(reader.changed_rows(one.relation, one.before, one.after) for one in inputs) if before else 0
-        total = sum(compute.size(reader, one.relation) for one in inputs) if changed and mode is Mode.AUTO else 0
-        decision = decide(Situation(mode, before, target, changed, total))
-        if decision.action is Action.NO_DATA:
-            return _Outcome(decision, {})
-        return self._compute(reader, table, inputs, decision)
-
-    def _input(self, relation: Relation, before: Frontier | None, target: Frontier) -> Input:
-        if relation.kind == "table":
-            source = str(relation.source)
-            if relation.ended is not None and target[source] > relation.ended:
-                raise Suspended(f"a stream table is suspended: {relation.ended_because}")
-            return Input(relation, before[source] if before else -1, position_at(self._catalog, relation, target))
-        sources = sources_of(relation.id, self._known, self._tables)
-        old = -1 if before is None else reached(self._catalog, relation, before.only(sources))
-        if relation.id in self._pending:
-            return Input(relation, old, PENDING)
-        now = self._tables[relation.id].round  # brought to the target in this round, without changes
-        return Input(relation, old, -1 if now is None else now)
-
-    def _compute(self, reader: Reader, table: StreamTable, inputs: Sequence[Input], decision: Decision) -> _Outcome:
-        plan = self._plans.of(table, list(self._known.values()))
-        relation = self._known[table.relation_id]
-        outputs = {compute.VIEW: relation}
-        outputs |= {one.name.rpartition("#")[2]: one for one in relations.states_of(self._catalog, relation)}
-        stored = Stored(outputs, table.round)
-        if self._attempt is None:
-            self._attempt = self._catalog.begin(self._lease, "refresh")
-        writers = {name: SegmentWriter(reader.home, one.folder, self._attempt) for name, one in outputs.items()}
-        if decision.action in (Action.FULL, Action.REINITIALIZE):
-            changes = compute.full_refresh(reader, plan, inputs, stored, writers)
+    def _take(self, order: TopologicalSorter[int], result: _Result) -> None:
+        table = result.task.table
+        if isinstance(result.error, Suspended):
+            reason = result.error.message.partition(" is suspended: ")[2]
+            self._skip(table, Stays(reason, misfit=True), result.error)
+        elif result.error is not None:
+            self._fail(table, result.error, result.seconds)
         else:
-            found = compute.differential(reader, plan, inputs, stored, writers)
-            if found is None:
-                return _Outcome(Decision(Action.NO_DATA, "no change that the view can see"), {})
-            changes = found
-        written = {outputs[name].id: segments for name, segments in changes.segments.items()}
-        return _Outcome(decision, written, changes.inserted, changes.deleted, changes.answers)
+            assert result.outcome is not None
+            written = {id_: segments for id_, segments in result.outcome.written.items() if segments}
+            self._pending |= written
+            self._groups[table.relation_id].written.extend(written)
+            self._note(table, result.outcome, result.seconds)
+        self._over(order, table.relation_id)
 
-    def _commit(self) -> None:
+    def _note(self, table: StreamTable, outcome: Outcome, seconds: float) -> None:
+        done = Refresh(
+            table.name, outcome.decision.action, outcome.decision.reason, outcome.inserted, outcome.deleted, seconds,
+            self._standing.target_of(table), outcome.reads, outcome.changed_rows,
+        )  # fmt: skip
+        self._groups[table.relation_id].done[table.relation_id] = done
+        self.done[table.name] = done
+
+    def _over(self, order: TopologicalSorter[int], relation_id: int) -> None:
+        order.done(relation_id)
+        group = self._groups[relation_id]
+        group.left -= 1
+        if not group.left:
+            self._commit(group)
+
+    def _attempt(self, table: StreamTable) -> int:
+        group = self._groups[table.relation_id]
+        if group.attempt is None:
+            group.attempt = self._catalog.begin(self._lease, "refresh")
+        return group.attempt
+
+    # What cannot be refreshed -----------------------------------------------------------------------------------------
+
+    def _must_stay(self, table: StreamTable) -> Stays | None:
+        if table.suspended_by == "hand":
+            return Stays("suspended by hand")
+        if table.status == Status.ERROR and self._terms.scheduled:
+            return Stays("it failed too often")
+        below = [(self._tables[one].name, self._stays[one]) for one in table.inputs if one in self._stays]
+        if not below:
+            return None
+        name, stays = below[0]
+        if stays.failed:
+            return Stays(f"it reads {name}, which could not be refreshed", failed=True)
+        return Stays(f"it reads {name}, which is suspended", misfit=True)
+
+    def _skip(self, table: StreamTable, stays: Stays, why: Exception | None = None) -> None:
+        """It stays at its last frontier, and so does what reads it; said in the history when it is new."""
+        failed = stays.failed or table.status == Status.ERROR
+        self._stays[table.relation_id] = replace(stays, failed=failed)
+        frontier = table.frontier or Frontier({})
+        self.done[table.name] = Refresh(table.name, Action.SKIP, stays.reason, 0, 0, 0.0, frontier)
+        with self._catalog.connection.transaction():
+            stream_tables.tried(self._catalog, [table.relation_id], self._began)
+            if stays.misfit and (table.status, table.status_reason) != (Status.SUSPENDED, stays.reason):
+                status = life.after(table.status, Event.MISFIT)
+                stream_tables.set_status(self._catalog, table.relation_id, status, stays.reason, "inputs")
+            elif stays.misfit or _said(self._catalog, table, stays.reason):
+                return
+            line = Refreshed(
+                table.name, Action.SKIP, stays.reason, 0, 0, 0.0, frontier, str(why) if why else None,
+                initiated_by=self._terms.initiated_by,
+            )  # fmt: skip
+            stream_tables.record(self._catalog, table.relation_id, line)
+
+    def _fail(self, table: StreamTable, error: Exception, seconds: float) -> None:
+        """Spark's message without its stack; the whole of it stays as the cause."""
+        id_, terms = table.relation_id, self._terms
+        told = _told(table, error)
+        verdict = retry.judge(error, table.consecutive_errors, terms.passing.get(id_, 0), terms.max_errors)
+        if retry.is_passing(error):
+            terms.passing[id_] = terms.passing.get(id_, 0) + 1
+        line = Refreshed(
+            table.name, "FAILED", "", 0, 0, seconds, None, told.message, initiated_by=terms.initiated_by
+        )  # fmt: skip
+        with self._catalog.connection.transaction():
+            stream_tables.record(self._catalog, id_, line)
+            stream_tables.count_error(self._catalog, id_, verdict.errors, verdict.wait)
+            if verdict.last and table.status != Status.ERROR:
+                status = life.after(table.status, Event.FAILED_OFTEN)
+                stream_tables.set_status(self._catalog, id_, status, told.message)
+        self.failures[table.name] = told
+        self._stays[id_] = Stays(told.message, failed=True)
+
+    # Becoming real ----------------------------------------------------------------------------------------------------
+
+    def _commit(self, group: _Group) -> None:
+        pending = {id_: self._pending.pop(id_) for id_ in group.written}
         moved = {
             id_: done
-            for id_, done in self._done.items()
-            if done.action is not Action.SKIP
+            for id_, done in group.done.items()
             if self._tables[id_].frontier != done.frontier
-            or id_ in self._pending
+            or id_ in pending
             or done.action not in _IDLE
             or self._tables[id_].status != Status.ACTIVE
         }
-        if not moved and not self._pending:
-            stream_tables.tried(self._catalog, list(self._done), self._began)
+        if not moved:
+            stream_tables.tried(self._catalog, list(group.done), self._began)
             return
         hit("refresh.files_written")
-        with self._catalog.commit(self._lease, self._attempt, "refresh") as commit:
-            for relation_id, segments in self._pending.items():
+        with self._catalog.commit(self._lease, group.attempt, "refresh") as commit:
+            for relation_id, segments in pending.items():
                 relations.record_segments(commit, relation_id, at_round(segments, commit.round))
-            for relation_id, done in moved.items():
-                stream_tables.reach(commit, relation_id, done.frontier)
-                line = Refreshed(
-                    done.name, done.action, done.reason, done.inserted, done.deleted, done.seconds, done.frontier, None
-                )
-                stream_tables.record(commit, relation_id, line)
-                _check_move(self._tables[relation_id])
-            stream_tables.settle(commit, list(moved))
-            stream_tables.tried(commit, list(self._done), self._began)
+            stream_tables.reach_all(commit, {id_: done.frontier for id_, done in moved.items()})
+            stream_tables.record_all(commit, {id_: self._line(done) for id_, done in moved.items()})
+            stream_tables.settle(commit, [id_ for id_ in moved if _is_settled(self._tables[id_])])
+            stream_tables.tried(commit, list(group.done), self._began)
+        for id_ in moved:
+            self._terms.passing.pop(id_, None)
+
+    def _line(self, done: Refresh) -> Refreshed:
+        return Refreshed(
+            done.name, done.action, done.reason, done.inserted, done.deleted, done.seconds, done.frontier,
+            changed_rows=done.changed_rows, initiated_by=self._terms.initiated_by,
+        )  # fmt: skip
 
 
-def _check_move(table: StreamTable) -> None:
+def _is_settled(table: StreamTable) -> bool:
+    """Whether something about a stream table that was refreshed is still as it was before; the move is checked."""
     event = Event.FITS if table.status == Status.SUSPENDED else Event.REFRESHED
     assert life.after(table.status, event) is Status.ACTIVE
+    return bool(table.status != Status.ACTIVE or table.reinit_reason or table.consecutive_errors or table.retry_at)
 
 
-def _at(catalog: Catalog, relation: Relation, target: Frontier) -> Relation:
-    """A table in the shape it has at the target."""
-    source = relation.source
-    return relations.at(catalog, relation, target[source]) if source and source in target else relation
+def _said(catalog: Catalog, table: StreamTable, reason: str) -> bool:
+    lines = stream_tables.history(catalog, table.relation_id, 1)
+    return bool(lines and (lines[0].action, lines[0].reason) == (Action.SKIP, reason))
+
+
+def _own(error: Exception, terms: Terms) -> Exception:
+    """An error of the stream table; one of the catalog, of Spark as a whole, or of a round that was ended is raised."""
+    if terms.stop.is_set() or isinstance(error, (CatalogError, psycopg.Error, FailpointReached)):
+        raise error
+    if isinstance(error, (ConnectionError, EOFError)) or type(error).__name__ == "Py4JNetworkError":
+        raise RefreshError(f"Spark is gone: {error}", hint="Start again; its log is in the home's logs.") from error
+    return error
+
+
+def _told(table: StreamTable, error: Exception) -> PenstockError:
+    if isinstance(error, PenstockError):
+        return error
+    message = str(error).strip().split("\n\nJVM stacktrace")[0].split("\n== SQL")[0]
+    told = RefreshError(
+        f"stream table {table.name} could not be refreshed: {message}",
+        hint="Nothing was changed. The view stays at its last frontier until the cause is gone.",
+    )
+    told.__cause__ = error
+    return told
 
 
 def refresh(
-    reader: Reader, catalog: Catalog, plans: Plans, names: Sequence[str], to: Frontier | None = None,
-    anew: Collection[str] = (), wait: float = 0.0,
-) -> dict[str, Refresh]:  # fmt: skip
+    catalog: Catalog, plans: Plans, workers: Workers, names: Sequence[str], to: Frontier | None = None, *,
+    terms: Terms | None = None, wait: float = 0.0,
+) -> Round:  # fmt: skip
     """Bring stream tables, and all they read, to `to` (default: everything readable now) in one round.
 
-    Those named in `anew` are computed from their inputs alone, and what is stored of them is corrected by that. Another
-    refresh under way is waited for, for `wait` seconds.
+    Another refresh under way is waited for, for `wait` seconds.
     """
     with catalog.lease(LEASE, wait=wait) as lease:
-        attempts.collect(catalog, reader.home, lease)
-        return Round(reader, catalog, plans, lease, to or readable(catalog), anew).refresh(names)
+        with workers.reader() as reader:
+            attempts.collect(catalog, reader.home, lease)
+        newest = readable(catalog)
+        if to is not None:
+            check_readable(to, newest)
+        standing = Standing.read(catalog, newest if to is None else to)
+        made = Round(catalog, plans, workers, lease, standing, terms or Terms())
+        made.refresh(names)
+        return made

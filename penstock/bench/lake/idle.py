@@ -15,7 +15,8 @@ from penstock.bench.lake.ground import Ground, ground, sized
 from penstock.catalog import relations
 from penstock.catalog.relations import Base
 from penstock.refresh.publisher import Publisher
-from penstock.refresh.runner import tick
+from penstock.refresh.runner import capture
+from penstock.refresh.scheduler import Scheduler
 
 _TABLES, _MOST, _TIMES = 500, 0.100, 20
 
@@ -39,10 +40,11 @@ def _measure(there: Ground, tables: int) -> list[Figure]:
         for relation in relations.every(ps.catalog):
             relations.record_base(commit, relation.id, Base(int(ps.frontier()["shop"]), 0, 1))
     publisher = Publisher(ps.engine, threading.Event())
-    refreshed: dict[str, float] = {}
+    scheduler = Scheduler(ps.engine, threading.Event())
 
     def once() -> None:
-        tick(ps.engine, refreshed, set())
+        capture(ps.engine, set())
+        assert scheduler.tick() == {}
         assert publisher.step() == []
 
     once()
