@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import sys
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 Format = Literal["text", "json"]
 _OWN = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -35,9 +37,16 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
+def _stderr() -> TextIO:
+    """The terminal itself: while Spark starts, what is written to file 2 goes into its log."""
+    if sys.stderr is not sys.__stderr__:
+        return sys.stderr
+    return os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace")
+
+
 def log_to_stderr(form: Format = "text", level: str = "INFO") -> logging.Handler:
     """penstock's own lines only: Spark's and the embedded server's libraries log as well."""
-    handler = logging.StreamHandler()
+    handler = logging.StreamHandler(_stderr())
     text = logging.Formatter("%(asctime)s %(message)s", datefmt="%H:%M:%S")
     handler.setFormatter(JsonFormatter() if form == "json" else text)
     logger = logging.getLogger("penstock")

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from graphlib import TopologicalSorter
+from typing import Any
 
 import psycopg
 
@@ -57,6 +58,21 @@ class Refresh:
     frontier: Frontier
     reads: tuple[Answer, ...] = ()  # of a differential refresh: how each thing it needed was read
     changed_rows: int | None = None
+    round: int | None = None  # of the commit that made it real; None if nothing had to be committed
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What a log line about it has beside its text."""
+        return {
+            "stream_table": self.name,
+            "action": str(self.action),
+            "reason": self.reason,
+            "inserted": self.inserted,
+            "deleted": self.deleted,
+            "seconds": round(self.seconds, 3),
+            "round": self.round,
+            "frontier": dict(self.frontier),
+        }
 
 
 @dataclass(frozen=True)
@@ -313,8 +329,9 @@ class Round:
             stream_tables.record_all(commit, {id_: self._line(done) for id_, done in moved.items()})
             stream_tables.settle(commit, [id_ for id_ in moved if _is_settled(self._tables[id_])])
             stream_tables.tried(commit, list(group.done), self._began)
-        for id_ in moved:
+        for id_, done in moved.items():
             self._terms.passing.pop(id_, None)
+            self.done[done.name] = replace(done, round=commit.round)
 
     def _line(self, done: Refresh) -> Refreshed:
         return Refreshed(

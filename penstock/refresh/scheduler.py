@@ -86,9 +86,10 @@ class Scheduler:
             engine.catalog, engine.plans, engine.workers, names, terms=terms, wait=settings.lock_timeout
         )
         for one in done.done.values():
-            log.info("%s: %s, +%d -%d in %.2f s", one.name, one.action, one.inserted, one.deleted, one.seconds)
+            said = (one.name, one.action, one.inserted, one.deleted, one.seconds)
+            log.info("%s: %s, +%d -%d in %.2f s", *said, extra=one.fields)
         for name, failure in done.failures.items():
-            log.error("%s: %s", name, failure)
+            log.error("%s: %s", name, failure, extra={"stream_table": name, "action": "FAILED"})
         return done.done
 
 

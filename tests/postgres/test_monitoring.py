@@ -46,8 +46,8 @@ def refreshed(
         stream_tables.record(ps.catalog, table.relation_id, line)
         return
     with ps.catalog.lease("stream tables") as lease, ps.catalog.commit(lease, None, "refresh") as commit:
-        stream_tables.reach(commit, table.relation_id, frontier)
-        stream_tables.record(commit, table.relation_id, line)
+        stream_tables.reach_all(commit, {table.relation_id: frontier})
+        stream_tables.record_all(commit, {table.relation_id: line})
         stream_tables.settle(commit, [table.relation_id])
         commit.connection.execute(
             "UPDATE rounds SET committed_at = now() - %s::interval WHERE id = %s", (ago, commit.round)
@@ -113,6 +113,13 @@ def test_each_event_is_told(home: penstock.Session) -> None:
     (failed,) = heard(home, lambda: refreshed(home, "sums", error="it broke\n" * 5000))
     assert failed["event"] == "refresh_failed"
     assert failed["error"].startswith("it broke")
+    table = stream_tables.get(home.catalog, "sums")
+    skip = Refreshed("sums", "SKIP", "suspended by hand", 0, 0, 0.0, table.frontier)
+    (skipped,) = heard(home, lambda: stream_tables.record(home.catalog, table.relation_id, skip))
+    assert skipped["event"] == "refresh_skipped"
+    (ended,) = heard(home, lambda: stream_tables.set_status(home.catalog, table.relation_id, "ERROR", "it broke"))
+    assert (ended["event"], ended["reason"]) == ("auto_suspended", "it broke")
+    home.alter_stream_table("sums", status="ACTIVE")
     (suspended,) = heard(home, lambda: home.alter_stream_table("sums", status="SUSPENDED"))
     assert (suspended["event"], suspended["status"]) == ("suspended", "SUSPENDED")
     (resumed,) = heard(home, lambda: home.alter_stream_table("sums", status="ACTIVE"))

@@ -98,6 +98,7 @@ def test_a_stream_table_from_create_to_drop(run: Run, source: psycopg.Connection
     )
     assert "password=***" in source_statement["rows"][0]["statement"]
     assert [one["action"] for one in history["rows"]] == ["FULL"]
+    assert all(one["round"] for one in history["rows"])
     explained = run("EXPLAIN STREAM TABLE sums; EXPLAIN CREATE STREAM TABLE x AS SELECT max(id) AS m FROM t; SHOW DAG")
     assert all(one["rows"] for one in explained)
     dropped = run("DROP STREAM TABLE IF EXISTS sums, missing; DROP SOURCE shop; SHOW SOURCES")
