@@ -237,13 +237,14 @@ def _appended_as_they_are(reader: Reader, relation: Relation, base: Base, stamp:
 
 def _replace(reader: Reader, relation: Relation, base: Base | None, stamp: Stamp, made_with: Mapping[str, str]) -> None:
     """All rows at the stamp's position; a table that was copied as it lies in its pages is in key order already."""
-    ordered = not relation.schema.key
-    if base is None:
+    found = reader.segments(relation, -1, stamp.position) if base is None else []
+    if base is None and reader.fits(found):
         rows = gather(reader, relation, -1, stamp.position).inserts()
-        files = [reader.home.path(one.path) for one in reader.segments(relation, -1, stamp.position)]
-        ordered = ordered or in_order(files, relation.schema.key[0])
     else:
         rows = reader.rows(relation, stamp.position)
+    ordered = not relation.schema.key
+    if base is None and not ordered:
+        ordered = in_order([reader.home.path(one.path) for one in found], relation.schema.key[0])
     if not ordered:
         rows = delta_writes.in_key_order(rows, relation.schema)
     delta_writes.replace(rows, reader.home.base(relation.folder), stamp, made_with)

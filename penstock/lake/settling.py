@@ -7,7 +7,7 @@ what was settled before it in the same step. Readers see the source's new cut on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -62,11 +62,11 @@ def _settle_table(reader: Reader, relation: Relation, attempt: int, until: int, 
     shapes: list[Relation] = []
     for files, goes_on in _chunks(reader, relation, until):
         shapes = shapes or _shapes(reader, relation)
-        for number, (shape, raw, goes_on_here) in enumerate(_pieces(reader, relation, files, shapes)):
+        for number, (shape, raw, piece) in enumerate(_pieces(reader, relation, files, shapes)):
             low = pc.min(raw["_lsn"]).as_py()
-            before = low if goes_on_here or (goes_on and number == 0) else low - 1
+            before = low if piece.goes_on or (goes_on and number == 0) else low - 1
             there = reader.beside({relation.id: done})
-            if raw["_op"][0].as_py() == "T" and raw.num_rows == 1:
+            if piece.truncate:
                 done += _removed(there, writer, shape, raw, before)
                 continue
             rows = settle(
@@ -82,21 +82,28 @@ def _settle_table(reader: Reader, relation: Relation, attempt: int, until: int, 
     return done
 
 
+@dataclass(frozen=True)
+class _Piece:
+    """`goes_on`: in the transaction of the piece before. `truncate`: one TRUNCATE, of a table too large for memory."""
+
+    goes_on: bool = False
+    truncate: bool = False
+
+
 def _pieces(
     reader: Reader, relation: Relation, files: Sequence[Segment], shapes: Sequence[Relation]
-) -> Iterator[tuple[Relation, pa.Table, bool]]:
-    """Rows of one shape each; of a large table, a TRUNCATE by itself. True if the piece goes on in the transaction of
-    the one before."""
+) -> Iterator[tuple[Relation, pa.Table, _Piece]]:
+    """Rows of one shape each; of a large table, each TRUNCATE by itself."""
     for shape, raw in _by_shape(reader, files, shapes):
         if not pc.any(pc.equal(raw["_op"], "T")).as_py() or _about(reader, relation) <= _LARGE:
-            yield shape, raw, False
+            yield shape, raw, _Piece()
             continue
         rows = raw.sort_by([("_lsn", "ascending"), ("_seq", "ascending")]).combine_chunks()
         alone = rows["_op"].to_numpy() == "T"
         cuts = np.flatnonzero(alone | np.concatenate([[True], alone[:-1]]))
         for start, end in zip(cuts, [*cuts[1:], rows.num_rows], strict=True):
             within = bool(start) and rows["_lsn"][int(start)] == rows["_lsn"][int(start) - 1]
-            yield shape, rows.slice(int(start), int(end - start)), within
+            yield shape, rows.slice(int(start), int(end - start)), _Piece(within, bool(alone[start]))
 
 
 def _about(reader: Reader, relation: Relation) -> int:
