@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.catalog import bases, pins, publishing, relations
 from penstock.catalog.publishing import PublishLine
 from penstock.catalog.relations import Relation
-from penstock.errors import ConfigError, NotRetained
+from penstock.errors import ConfigError, NotRetained, PublishError
 from penstock.refresh.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -28,11 +28,20 @@ class Upkeeper:
         self._engine = engine
 
     def after(self, name: str) -> None:
+        from pyspark.errors import PySparkException
+
         relation = relations.find(self._engine.catalog, name)
         for one in [relation, *relations.states_of(self._engine.catalog, relation)]:
-            optimize(self._engine, one)
-            if self._vacuum_due(one):
-                vacuum(self._engine, one)
+            try:
+                optimize(self._engine, one)
+                if self._vacuum_due(one):
+                    vacuum(self._engine, one)
+            except PySparkException as error:
+                message = str(error).strip().split("\n\nJVM stacktrace")[0]
+                raise PublishError(
+                    f"the files of the Delta table of {one.name} could not be put in order: {message}",
+                    hint="Its rows are published. It is tried again after a later publish.",
+                ) from error
 
     def _vacuum_due(self, relation: Relation) -> bool:
         last = publishing.last(self._engine.catalog, relation.id, "vacuumed")

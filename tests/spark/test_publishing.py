@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 import time
@@ -16,6 +17,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
@@ -25,7 +27,7 @@ from penstock.config import Settings
 from penstock.cut import Frontier
 from penstock.errors import ConfigError, NotRetained, PublishError
 from penstock.failpoint import FailpointReached, arm
-from penstock.lake import folding, gathered, optimize, publish, reader
+from penstock.lake import delta_writes, folding, gathered, optimize, publish, reader
 from penstock.lsn import Lsn
 from penstock.refresh import publisher as publishers
 from penstock.refresh.publisher import Publisher
@@ -147,7 +149,10 @@ def test_optimize_and_vacuum_are_stamped_and_survive_a_crash(
 
 
 def test_a_table_in_disorder_is_put_in_key_order_once(
-    shop: penstock.Session, source: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+    shop: penstock.Session,
+    source: psycopg.Connection[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(optimize, "ROWS_PER_FILE", 40)
     monkeypatch.setattr(optimize, "_LEAST_BYTES", 500)
@@ -164,6 +169,17 @@ def test_a_table_in_disorder_is_put_in_key_order_once(
     assert json.loads(DeltaTable(path).history(1)[0]["userMetadata"])["penstock"] == "shop.public.a"
     assert by_other_engine(path) == rows_of(shop.table("a")) == in_postgres(source, "a")
     assert "overlapping" not in str(shop.optimize("a"))
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise PySparkException("no room")
+
+    monkeypatch.setattr(optimize, "optimize", fails)
+    source.execute("INSERT INTO a VALUES (5000)")
+    shop.catch_up()
+    shop.set_publishing("b", "manual")
+    Publisher(shop.engine, threading.Event()).step()  # does not end a run
+    assert "could not be put in order: no room" in caplog.text
+    assert shop.publish_history("a")[0].how == "appended"
 
 
 def test_compat_tables_have_nothing_that_old_readers_refuse(
@@ -235,6 +251,25 @@ def test_a_first_mirror_is_the_files_of_the_copy_and_what_came_after_is_merged_i
         assert delta.columns == [field.name for field in DeltaTable(done.path).schema().fields]
         assert rows_of(delta) == by_other_engine(done.path) == in_postgres(source, table)
     assert not shop.spark.read.format("delta").load(done.path).where("id = 55 AND at = '2026-01-01'").isEmpty()
+
+
+def test_a_large_first_mirror_out_of_key_order_is_sorted(
+    ps: penstock.Session, source: psycopg.Connection[Any], source_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_writes, "ROWS_PER_FILE", 10)
+    monkeypatch.setattr(reader, "IN_MEMORY_ROWS", 0)
+    source.execute("CREATE TABLE c (id text PRIMARY KEY, v int)")
+    source.execute("INSERT INTO c SELECT md5(i::text), i FROM generate_series(1, 60) i")
+    ps.add_source("shop", source_db, tables=["c"])
+    source.execute("UPDATE c SET v = -v WHERE v < 5; DELETE FROM c WHERE v = 6; INSERT INTO c VALUES ('new', 0)")
+    ps.catch_up()
+    assert rows_of(ps.table("c")) == in_postgres(source, "c")
+    done = ps.publish("c")
+    assert (done.how, done.rows) == ("created", 60)
+    assert by_other_engine(done.path) == in_postgres(source, "c")
+    files = pa.table(DeltaTable(done.path).get_add_actions(flatten=True)).sort_by("min.id").to_pylist()
+    assert len(files) >= 6
+    assert all(one["max.id"] < other["min.id"] for one, other in itertools.pairwise(files))
 
 
 def penstock_relation(ps: penstock.Session, name: str) -> Any:
