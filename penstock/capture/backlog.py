@@ -9,13 +9,14 @@ and get their positions when it commits; what it rolled back goes. What waits be
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.capture.batch import Batch, Stamp, picked, sliced, stamped, together
+from penstock.capture.batch import Batch, Stamp, joined, picked, sliced, stamped, together
 from penstock.capture.discover import SourceTable
 from penstock.capture.fields import Ints
 from penstock.capture.kernels.frames import TXN_LSN, TXN_ROWS, TXN_TS, TXN_WIDTH, TXN_XID
@@ -25,6 +26,8 @@ from penstock.capture.returned_memory import give_back
 from penstock.capture.rows import Rows
 from penstock.capture.spill import Place, Spill
 from penstock.lsn import Lsn
+
+_TOGETHER = 50_000  # rows that are put away, and loaded again, as one
 
 
 @dataclass
@@ -49,10 +52,48 @@ class Part:
         self.positions = self.positions.shifted(by)
         self.base += by
 
+    def precedes(self, other: Part) -> bool:
+        """Whether both could be one."""
+        return (
+            self.table is other.table
+            and (self.top, self.first) == (other.top, other.first)
+            and self.positions.is_followed_by(other.positions)
+            and (self.subs is None or _same(self.subs, other.subs))
+        )
+
+    def take_in(self, others: list[Part]) -> None:
+        """The rows behind its own, which it precedes."""
+        if not others:
+            return
+        self.positions = Positions(self.positions.first, sum(part.positions.count for part in (self, *others)))
+        if self.subs is not None:
+            self.subs = np.broadcast_to(self.subs[:1], self.positions.count)
+
     @property
     def held(self) -> int:
         """Bytes in memory, with what the allocators lose among many small arrays: half as much again was measured."""
         return self.rows.nbytes * 3 // 2 if isinstance(self.rows, Rows) else 0
+
+
+def _same(subs: Ints, others: Ints | None) -> bool:
+    """Whether all rows of both are of one subtransaction."""
+    return others is not None and bool((subs == subs[0]).all() and (others == subs[0]).all())
+
+
+def _adjoining(parts: list[Part]) -> Iterator[list[Part]]:
+    """The parts in order, those in memory together as far as one could be made of them."""
+    group: list[Part] = []
+    for part in parts:
+        rows = sum(one.positions.count for one in group) + part.positions.count
+        both = group and isinstance(group[-1].rows, Rows) and isinstance(part.rows, Rows)
+        if both and rows <= _TOGETHER and group[-1].precedes(part):
+            group.append(part)
+            continue
+        if group:
+            yield group
+        group = [part]
+    if group:
+        yield group
 
 
 @dataclass(frozen=True)
@@ -168,21 +209,28 @@ class Backlog:
             self._spill_open()
 
     def _spill_open(self) -> None:
-        """Put everything that waits for a commit into one file; what is committed is about to be delivered."""
+        """Put everything that waits for a commit into files; what is committed is about to be delivered."""
         known = int(self._commits[-1, TXN_ROWS]) if self.ready else 0
+        committed = [part for part in self._parts if part.positions.last < known]
         waiting = [part for part in self._parts if part.positions.last >= known]
-        waiting += [part for opened in self._open.values() for part in opened.parts]
-        self._put_away(waiting)
+        self._parts = deque([*committed, *self._put_away(waiting)])
+        for opened in self._open.values():
+            opened.parts = self._put_away(opened.parts)
 
-    def _put_away(self, parts: list[Part]) -> None:
-        held = [part for part in parts if isinstance(part.rows, Rows)]
+    def _put_away(self, parts: list[Part]) -> list[Part]:
+        """What is in memory into a file. Parts that follow each other become one: they come by the hundred rows."""
+        groups = list(_adjoining(parts))
+        held = [group for group in groups if isinstance(group[0].rows, Rows)]
         if not held:
-            return
-        places = self._spill.write(part.rows for part in held if isinstance(part.rows, Rows))
-        for part, place in zip(held, places, strict=True):
-            self._held -= part.held
-            part.rows, part.stamped = place, None
+            return parts
+        places = self._spill.write(joined([part.rows for part in group]) for group in held)  # type: ignore[misc]
+        for group, place in zip(held, places, strict=True):
+            self._held -= sum(part.held for part in group)
+            group[0].take_in(group[1:])
+            for part in group:
+                part.rows, part.stamped = place, None
         give_back()
+        return [group[0] for group in groups]
 
     def _commit(self, event: Committed) -> None:
         """The rows of an open transaction take their place behind everything that committed before."""
@@ -193,7 +241,7 @@ class Backlog:
             return
         kept = self._kept(opened)
         if any(isinstance(part.rows, Place) for part in kept):  # its delivery needs the room that the rest takes
-            self._put_away(kept)
+            kept = self._put_away(kept)
         begin = self._end
         for part in kept:
             part.first = begin
@@ -224,7 +272,7 @@ class Backlog:
             if left is not None:
                 kept.append(left)
             if self._held > self._memory:  # spilled parts were loaded for it
-                self._put_away(kept)
+                kept = self._put_away(kept)
         order = np.sort(np.concatenate([part.positions.values() for part in kept])) if kept else np.empty(0, np.int64)
         for part in kept:
             part.base = int(np.searchsorted(order, part.base))
@@ -241,9 +289,9 @@ class Backlog:
         if not keep.any():
             self._drop(part)
             return None
-        rows = picked(self._loaded(part), np.flatnonzero(keep))
+        rows, subs = picked(self._loaded(part), np.flatnonzero(keep)), None if part.subs is None else part.subs[keep]
         self._drop(part)
-        left = replace(part, positions=part.positions.only(keep), rows=rows, stamped=None)
+        left = replace(part, positions=part.positions.only(keep), rows=rows, subs=subs, stamped=None)
         self._held += left.held
         return left
 

@@ -85,6 +85,19 @@ def picked(rows: Rows, which: Ints) -> Rows:
     )
 
 
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Rows behind each other."""
+    if len(parts) == 1:
+        return parts[0]
+    return Rows(
+        tuple(pa.concat_arrays(columns) for columns in zip(*(part.columns for part in parts), strict=True)),
+        np.concatenate([part.weights for part in parts]),
+        np.concatenate([part.ops for part in parts]),
+        np.concatenate([part.seqs for part in parts]),
+        pa.concat_arrays([part.absent for part in parts]),
+    )
+
+
 def together(tables: Sequence[pa.Table]) -> pa.Table:
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 

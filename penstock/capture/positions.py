@@ -38,6 +38,10 @@ class Positions:
     def shifted(self, by: int) -> Positions:
         return replace(self, first=self.first + by)
 
+    def is_followed_by(self, other: Positions) -> bool:
+        """Whether both together have no gap."""
+        return self.listed is None and other.listed is None and self.first + self.count == other.first
+
     def between(self, low: int, high: int) -> tuple[int, int]:
         """From which to which row they are at least `low` and below `high`."""
         if self.listed is None:

@@ -40,6 +40,7 @@ class PullReader:
         self.finished = False
         self.oversized = False  # finished because of a transaction that is longer than a range
         self._asked_until = start
+        self._first = True  # a range is sent once all of it is decoded: that of the first shall not take long
         self._asked: deque[tuple[SlotCopy, Lsn]] = deque()  # with the ends of their ranges, in the order of reading
         self._copies = [SlotCopy(dsn, slot, start, options)]
         try:
@@ -86,7 +87,9 @@ class PullReader:
         if not remaining:
             return here.flushed
         way = self._asked_until - here.restart
-        start, length = self._asked_until, max(min(_RANGE, max(remaining // _COPIES, _SHORTEST)), way)
+        wanted = _SHORTEST if self._first else min(_RANGE, max(remaining // _COPIES, _SHORTEST))
+        start, length = self._asked_until, max(wanted, way)
+        self._first = False
         self._asked_until = Lsn(start + min(length, remaining))
         copy.ask(start, self._asked_until, here)
         self._asked.append((copy, self._asked_until))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -88,8 +89,14 @@ transactions = st.lists(st.lists(st.none() | st.text("abcé", max_size=5), max_s
 
 
 @settings(max_examples=60, deadline=None)
-@given(transactions, st.lists(st.integers(0, 80), max_size=6), st.integers(1, 5), st.integers(0, 8))
-def test_batches_do_not_depend_on_where_chunks_are_cut(history, cuts, limit, delivered):
+@given(
+    transactions,
+    st.lists(st.integers(0, 80), max_size=6),
+    st.integers(1, 5),
+    st.integers(0, 8),
+    st.sampled_from([1 << 30, 1, 150, 400]),
+)
+def test_batches_do_not_depend_on_where_chunks_are_cut_nor_on_memory(history, cuts, limit, delivered, memory):
     messages, expected, number = [relation()], [], 0
     for index, texts in enumerate(history):
         messages.append(begin(index, (index + 1) * 100))
@@ -101,7 +108,9 @@ def test_batches_do_not_depend_on_where_chunks_are_cut(history, cuts, limit, del
         messages.append(commit((index + 1) * 100))
         messages.append(keepalive((index + 1) * 100 + 7))
     bounds = [0, *sorted(min(cut, len(messages)) for cut in cuts), len(messages)]
-    batches, decoder = decode([messages[a:b] for a, b in pairwise(bounds)], limit, start=delivered * 100)
+    with TemporaryDirectory() as folder:
+        chunks = [messages[a:b] for a, b in pairwise(bounds)]
+        batches, decoder = decode(chunks, limit, delivered * 100, memory, Path(folder) / "spill")
     rows = [row for batch in batches for t in batch.to_arrow().values() for row in t.to_pylist()]
     assert [(r["id"], r["x"], r["_lsn"], r["_xid"], r["_seq"]) for r in rows] == expected
     assert all(batch.rows <= limit or batch.complete for batch in batches)
