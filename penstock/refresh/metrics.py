@@ -37,6 +37,7 @@ class Metrics(Collector):
         self._lock = threading.Lock()
         self._slots: tuple[float, list[SlotHealth]] | None = None
         self.registry = CollectorRegistry()
+        self.registry.register(self)  # first: what it counts is then collected after it, in the same scrape
         self._refreshes = Counter(
             "penstock_refreshes", "Refreshes, by what was done.", ("stream_table", "action"), registry=self.registry
         )
@@ -53,7 +54,6 @@ class Metrics(Collector):
         )  # fmt: skip
         self._first = self._last = self._newest()
         self._seen: set[int] = set()
-        self.registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
         with self._lock:

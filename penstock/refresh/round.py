@@ -71,7 +71,7 @@ class Refresh:
             "deleted": self.deleted,
             "seconds": round(self.seconds, 3),
             "round": self.round,
-            "frontier": dict(self.frontier),
+            "frontier": {source: str(cut) for source, cut in self.frontier.items()},
         }
 
 
