@@ -21,7 +21,7 @@ _BUFFER, _MESSAGES = 8 << 20, 1 << 16
 _ENOUGH, _PATIENCE = 4 << 20, 5  # bytes, milliseconds
 # A WAL sender sends every row by itself, and its socket holds some 280 of them: it is emptied in this rhythm, and so
 # seldom that server and reader need not wake each other for each row.
-_STEADY_ENOUGH, _STEADY_PAUSE = 512 << 10, 0.0005  # bytes, seconds
+_STEADY_ENOUGH, _STEADY_PAUSE, _STEADY_LONGEST = 512 << 10, 0.0005, 0.02  # bytes, seconds, seconds
 
 
 class Buffer:
@@ -85,13 +85,14 @@ class BulkReader:
     def fill(self, buffer: Buffer) -> Chunk | None:
         """The messages that are there now."""
         messages = used = 0
+        started = time.monotonic()
         while self._code not in (libpq.DONE, libpq.FAILED):  # libpq says so once, perhaps behind the last messages
             if self._held[libpq.HELD_POINTER] and not messages:
                 buffer.hold(int(self._held[libpq.HELD_LENGTH]))
             more, size, self._code = libpq.fill(self._pointer, buffer.data[used:], buffer.ends[messages:], self._held)
             buffer.ends[messages : messages + more] += used
             messages, used = messages + more, used + size
-            if self._code == libpq.WOULD_BLOCK and used and self._has_more(used, size):
+            if self._code == libpq.WOULD_BLOCK and used and self._has_more(used, size, started):
                 continue
             if messages or self._code == libpq.WOULD_BLOCK:
                 break
@@ -101,13 +102,13 @@ class BulkReader:
             self._stopped()
         return None
 
-    def _has_more(self, used: int, last: int) -> bool:
+    def _has_more(self, used: int, last: int, started: float) -> bool:
         """Whether to look again; `last` is what the last look gave."""
         if self.gathering:
-            if last and used < _STEADY_ENOUGH:
+            again = last > 0 and used < _STEADY_ENOUGH and time.monotonic() - started < _STEADY_LONGEST
+            if again:
                 time.sleep(_STEADY_PAUSE)
-                return True
-            return False
+            return again
         return used < self._enough and bool(self._poll.poll(_PATIENCE))
 
     def _stopped(self) -> None:

@@ -18,7 +18,7 @@ from penstock.capture.bulk import Buffer, Chunk
 
 _BUFFERS = 3
 _TICK = 0.25  # seconds between looks at the clock and at close()
-_FLOW = 4 << 20  # bytes a second: some twenty thousand rows; one commit a millisecond is a tenth of it
+_FLOW = 2 << 20  # bytes a second: some ten thousand rows; one commit a millisecond is a fifth of it
 
 
 class Reader(Protocol):

@@ -272,10 +272,12 @@ class Ingest:
         self._copies.joined()
         self._postgres = self._open()
 
-    def _much_waits(self) -> bool:
+    def _much_waits(self, *, whole: bool) -> bool:
+        """Of a transaction that is larger than memory may be, a third of it is much."""
         waiting = [rows for parts in self._waiting.values() for rows in parts]
         rows, size = sum(one.num_rows for one in waiting), sum(one.nbytes for one in waiting)
-        return bool(rows >= _FLUSH_ROWS or size >= _FLUSH_BYTES)
+        share = 1 if whole else 3
+        return bool(rows >= _FLUSH_ROWS // share or size >= _FLUSH_BYTES // share)
 
     def _take(self, batch: Batch) -> None:
         join = self._copies.join_at
@@ -286,9 +288,9 @@ class Ingest:
                 version, taken = self._shapes.take(batch.shapes[table], taken)
                 self._waiting.setdefault((table, version), []).append(taken)
                 self._rows += taken.num_rows
-        if self._much_waits():
+        if self._much_waits(whole=batch.complete):
             self._write()
-            if not batch.complete:  # of a transaction that is larger than memory may be
+            if not batch.complete:
                 give_back()
 
     def _write(self) -> int:

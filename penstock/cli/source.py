@@ -9,6 +9,7 @@ import typer
 
 from penstock.cli.opening import DEFAULT_HOME, CatalogOption, HomeOption, opened
 from penstock.cli.output import out, print_json, table, without_password
+from penstock.cli.verify import shown_progress
 from penstock.errors import ConfigError
 
 group = typer.Typer(no_args_is_help=True, help="Add, list and remove the databases that are captured.")
@@ -45,7 +46,8 @@ def add(
     """
     given = _options(options or [])
     with opened(home, catalog, create=True) as session:
-        session.add_source(name, dsn, tables=tables or ["public.*"], **given)
+        with shown_progress("Looking at the source", "rows copied") as progress:
+            session.add_source(name, dsn, tables=tables or ["public.*"], progress=progress, **given)
         copied = [one for one in session.status().sources if one.name == name]
     out().print(f"Source {name} is captured{f' up to {copied[0].captured}' if copied else ''}.")
 
@@ -139,8 +141,8 @@ def resync(
     catalog: CatalogOption = None,
 ) -> None:
     """Copy one table again as it is now; the source's other tables go on meanwhile."""
-    with opened(home, catalog) as session:
-        session.resync(name, table_name)
+    with opened(home, catalog) as session, shown_progress("Looking at the source", "rows copied") as progress:
+        session.resync(name, table_name, progress=progress)
     out().print(f"Table {table_name} of source {name} is copied.")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,7 @@ from penstock.cli.opening import DEFAULT_HOME, CatalogOption, HomeOption, opened
 from penstock.cli.output import age, out, table
 
 if TYPE_CHECKING:
-    from penstock.refresh.verify import Progress, Verification
+    from penstock.refresh.verify import Verification
     from penstock.session import Session
 
 
@@ -50,16 +50,18 @@ def verify(
 
 
 @contextmanager
-def shown_progress() -> Iterator[Progress]:
-    """Rows read so far, on a line that goes when it is done; nothing where the output is no terminal."""
+def shown_progress(
+    first: str = "Waiting for a snapshot of the source", what: str = "rows read"
+) -> Iterator[Callable[[str, int], None]]:
+    """Rows so far, on a line that goes when it is done; nothing where the output is no terminal."""
     done: Counter[str] = Counter()
     lock = threading.Lock()
-    with out().status("Waiting for a snapshot of the source") as status:
+    with out().status(first) as status:
 
         def progress(relation: str, rows: int) -> None:
             with lock:
                 done[relation] += rows
-                status.update(f"{relation}: {done[relation]:,} rows read")
+                status.update(f"{relation}: {done[relation]:,} {what}")
 
         yield progress
 
