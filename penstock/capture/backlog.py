@@ -127,6 +127,7 @@ class Backlog:
         self._memory = memory
         self._spill = spill
         self._held = 0
+        self._read_back = 0  # bytes, since memory was given back
         self._parts: deque[Part] = deque()
         self._open: dict[int, _Open] = {}
         self._commits: Ints = np.empty((0, TXN_WIDTH), np.int64)  # rows hold positions here
@@ -299,6 +300,10 @@ class Backlog:
         if isinstance(part.rows, Place):
             part.rows = self._spill.read(part.rows)
             self._held += part.held
+            self._read_back += part.held
+            if self._read_back > self._memory // 4:  # and most of it is delivered and freed by now
+                self._read_back = 0
+                give_back()
         return part.rows
 
     def _drop(self, part: Part) -> None:
