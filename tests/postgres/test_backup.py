@@ -42,7 +42,7 @@ class Place:
             frontier = ps.catch_up()
             with ps.catalog.lease("stream tables") as lease, ps.catalog.commit(lease, None, "refresh") as commit:
                 view = stream_tables.get(ps.catalog, "view").relation_id
-                stream_tables.reach(commit, view, frontier)
+                stream_tables.reach_all(commit, {view: frontier})
             self.backup = ps.backup(self.folder, keep_log=keep_log)
             self.change(2)
             ps.catch_up()

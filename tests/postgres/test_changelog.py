@@ -213,7 +213,7 @@ def test_a_segment_goes_only_when_nobody_needs_it(shop: Shop) -> None:
         ps.create_stream_table("v", "SELECT id, v FROM t")
         view = stream_tables.get(ps.catalog, "v").relation_id
         with ps.catalog.lease("stream tables") as lease, ps.catalog.commit(lease, None, "refresh") as commit:
-            stream_tables.reach(commit, view, shop.frontier(4))
+            stream_tables.reach_all(commit, {view: shop.frontier(4)})
         pin = ps.pin(shop.frontier(2))
         ps.maintain()
         shop.check(ps, since=2)
@@ -276,7 +276,7 @@ def test_at_the_limit_unpublished_changes_stay_and_late_readers_start_anew(shop:
         ps.create_stream_table("v", "SELECT id, v FROM t")
         view = stream_tables.get(ps.catalog, "v").relation_id
         with ps.catalog.lease("stream tables") as lease, ps.catalog.commit(lease, None, "refresh") as commit:
-            stream_tables.reach(commit, view, shop.frontier(1))
+            stream_tables.reach_all(commit, {view: shop.frontier(1)})
         pin = ps.pin(shop.frontier(2))
         released = ps.maintain().released
         assert (released.pins, released.stream_tables) == ((pin,), ("v",))
@@ -285,7 +285,7 @@ def test_at_the_limit_unpublished_changes_stay_and_late_readers_start_anew(shop:
         relation = relations.find(ps.catalog, "t")
         assert relation.retained <= int(shop.frontier(5)["shop"])
         with ps.catalog.lease("stream tables") as lease, ps.catalog.commit(lease, None, "refresh") as commit:
-            stream_tables.reach(commit, view, shop.frontier(9))
+            stream_tables.reach_all(commit, {view: shop.frontier(9)})
         ps.maintain()
         assert "stream_table_reset" not in {alert.kind for alert in ps.status().alerts}
 
@@ -323,7 +323,7 @@ def test_rows_of_the_catalog_do_not_grow_for_ever(shop: Shop) -> None:
         with ps.catalog.lease("stream tables") as lease:
             for step in range(150):
                 with ps.catalog.commit(lease, None, "refresh") as commit:
-                    stream_tables.reach(commit, view, Frontier(shop=10 + step))
+                    stream_tables.reach_all(commit, {view: Frontier(shop=10 + step)})
                     line = Refreshed("v", "DIFFERENTIAL", "", 3, 1, 0.1, None)
                     stream_tables.record(commit, view, line)
         with ps.catalog.lease("publish v") as lease, ps.catalog.commit(lease, None, "publish") as commit:
