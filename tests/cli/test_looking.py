@@ -67,6 +67,11 @@ def test_a_project_is_planned_applied_and_seen(run: Run, tmp_path: Path) -> None
         ("sums", "INITIALIZING", None),
         ("top", "INITIALIZING", None),
     ]
+    options = {
+        one["option"]: one for one in json.loads(run("sql", "--json", "DESCRIBE CONNECTOR 'postgres-cdc'"))["rows"]
+    }
+    assert options["format"]["type"] == "arrow | debezium-json"
+    assert (options["database"]["default"], options["port"]["default"]) == ("required", "5432")
     shown = run("status")
     assert "sums" in shown
     assert "INITIALIZING" in shown

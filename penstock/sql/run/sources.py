@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from penstock.capture.config import SourceConfig, with_schema
 from penstock.capture.config_forms import CONNECTOR, comma_separated, from_mapping
@@ -99,8 +99,20 @@ def _dsn(connection: dict[str, Any], where: str) -> str:
 
 def _options() -> Answer:
     """What a source may be given, with what holds where nothing is said."""
-    rows = [(option.name.replace("_", "."), str(option.type), _default(option)) for option in fields(SourceConfig)]
+    types = get_type_hints(SourceConfig)
+    rows = [
+        (option.name.replace("_", "."), _type(types[option.name], str(option.type)), _default(option))
+        for option in fields(SourceConfig)
+    ]
     return Answer(("option", "type", "default"), tuple(sorted(rows)))
+
+
+def _type(hint: Any, written: str) -> str:
+    """
+    >>> _type(Literal["arrow", "debezium-json"], "Format"), _type(bool, "bool")
+    ('arrow | debezium-json', 'bool')
+    """
+    return " | ".join(get_args(hint)) if get_origin(hint) is Literal else written
 
 
 def _default(option: Field[Any]) -> str:
