@@ -316,13 +316,15 @@ class Session:
             raise InvalidQuery("there is no statement", hint="Write one, such as SHOW STREAM TABLES.")
         return answers[-1]
 
-    def execute_each(self, text: str, at: Moment | None = None) -> Iterator[DataFrame | Answer]:
-        """Run statements one after the other; the answer of each when it is done."""
+    def execute_each(
+        self, text: str, at: Moment | None = None, *, progress: Progress | None = None
+    ) -> Iterator[DataFrame | Answer]:
+        """Run statements one after the other; the answer of each when it is done. `progress` is told of copied rows."""
         from penstock.sql.grammar import parse
         from penstock.sql.run import run
 
         parsed = parse(text)
-        return (run(self, one.statement, at) for one in parsed)
+        return (run(self, one.statement, at, progress) for one in parsed)
 
     # The lake and the source ------------------------------------------------------------------------------------------
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +15,7 @@ from rich.markup import escape
 
 from penstock.cli.opening import DEFAULT_HOME, CatalogOption, HomeOption, opened
 from penstock.cli.output import cell, out, print_json, table
+from penstock.cli.verify import shown_progress
 from penstock.errors import ConfigError, InvalidQuery
 
 if TYPE_CHECKING:
@@ -49,9 +53,10 @@ def sql(
     """
     text = _text(statement, file)
     with opened(home, catalog) as session:
-        found = False
-        for answer in session.execute_each(text, at=at):
+        found, copying = False, _Copying()
+        for answer in session.execute_each(text, at=at, progress=copying):
             found = True
+            copying.end()
             columns, rows, message, properties = _read(answer, limit + 1)
             if as_json:
                 _print_json(columns, rows[:limit], message, properties)
@@ -70,6 +75,25 @@ def _text(statement: str | None, file: str | None) -> str:
         return sys.stdin.read() if file == "-" else Path(str(file)).read_text()
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}", hint="Check the path and its rights.") from None
+
+
+class _Copying:
+    """What a CREATE SOURCE has copied, shown from its first rows on."""
+
+    def __init__(self) -> None:
+        self._shown = ExitStack()
+        self._tell: Callable[[str, int], None] | None = None
+        self._lock = threading.Lock()  # several tables are copied at once
+
+    def __call__(self, table: str, rows: int) -> None:
+        with self._lock:
+            if self._tell is None:
+                self._tell = self._shown.enter_context(shown_progress("Copying", "rows copied"))
+        self._tell(table, rows)
+
+    def end(self) -> None:
+        self._shown.close()
+        self._tell = None
 
 
 _Read = tuple[tuple[str, ...], list[tuple[Any, ...]], str, dict[str, Any]]

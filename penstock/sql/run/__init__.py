@@ -25,12 +25,15 @@ from penstock.sql.statements import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from penstock.capture.home_copy import Progress
     from penstock.refresh.moments import Moment
     from penstock.session import Session
 
 
-def run(ps: Session, statement: Statement, at: Moment | None = None) -> Answer | DataFrame:
-    """Carry out one statement; `at` is for a SELECT."""
+def run(
+    ps: Session, statement: Statement, at: Moment | None = None, progress: Progress | None = None
+) -> Answer | DataFrame:
+    """Carry out one statement; `at` is for a SELECT, `progress` for what copies rows."""
     match statement:
         case Select():
             return looking.select(ps, statement, at)
@@ -43,7 +46,7 @@ def run(ps: Session, statement: Statement, at: Moment | None = None) -> Answer |
         case RefreshStreamTable():
             return stream_tables.refresh(ps, statement)
         case CreateSource():
-            return sources.create(ps, statement)
+            return sources.create(ps, statement, progress)
         case DropSource():
             return sources.drop(ps, statement)
         case DescribeConnector():

@@ -20,6 +20,7 @@ from penstock.sql.statements import CreateSource, DescribeConnector, DropSource
 from penstock.zset import CHANGE_FIELDS, RAW_FIELDS
 
 if TYPE_CHECKING:
+    from penstock.capture.home_copy import Progress
     from penstock.session import Session
 
 _CONNECTION = (
@@ -35,13 +36,13 @@ _HERE = {
 _BESIDE = {field.name for field in (*CHANGE_FIELDS, *RAW_FIELDS)}
 
 
-def create(ps: Session, asked: CreateSource) -> Answer:
+def create(ps: Session, asked: CreateSource, progress: Progress | None = None) -> Answer:
     if asked.if_not_exists and sources.lookup(ps.catalog, asked.name) is not None:
         return Answer(message=f"Source {asked.name} exists already; nothing was changed.")
     dsn, tables, options = arguments(asked.options, f"source {asked.name}")
     if asked.columns:
         _check_columns(dsn, tables, asked.columns)
-    ps.add_source(asked.name, dsn, tables, **options)
+    ps.add_source(asked.name, dsn, tables, progress=progress, **options)
     captured = sources.get(ps.catalog, asked.name).captured
     return Answer(message=f"Source {asked.name} is captured up to {captured}.")
 
