@@ -199,3 +199,14 @@ def test_a_form_that_was_asked_for_is_not_changed(
     assert db.execute("SELECT count(*) FROM pg_replication_slots WHERE database = current_database()").fetchone() == (
         0,
     )
+
+
+@pytest.mark.since(15, "two-phase slots")
+def test_a_source_that_no_table_can_join_is_looked_at_first(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.execute(NAN_LAST)
+    asked = looks(monkeypatch)
+    ps.add_source("shop", source_db, tables=["t"], two_phase=True, **OPTIONS)
+    assert asked == ["public.t"]
+    assert_equal(ps, db, "t")
