@@ -6,7 +6,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,11 +52,11 @@ def sql(
     Example: penstock sql "CREATE STREAM TABLE big SCHEDULE '1m' AS SELECT id, total FROM orders WHERE total > 1000"
     """
     text = _text(statement, file)
-    with opened(home, catalog) as session:
-        found, copying = False, _Copying()
+    with opened(home, catalog) as session, closing(_Copying()) as copying:
+        found = False
         for answer in session.execute_each(text, at=at, progress=copying):
             found = True
-            copying.end()
+            copying.close()
             columns, rows, message, properties = _read(answer, limit + 1)
             if as_json:
                 _print_json(columns, rows[:limit], message, properties)
@@ -91,7 +91,7 @@ class _Copying:
                 self._tell = self._shown.enter_context(shown_progress("Copying", "rows copied"))
         self._tell(table, rows)
 
-    def end(self) -> None:
+    def close(self) -> None:
         self._shown.close()
         self._tell = None
 
