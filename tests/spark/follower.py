@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from postgres.views.maintained import Inputs
+from postgres.views.maintained import Inputs, floats
 from spark.runner import Spark, arrow, same
 
-from penstock.views import PostgresTyper, Program, Read, View, compile_view, delta, full, placeholder
+from penstock.relation.schema import Schema
+from penstock.views import PostgresTyper, Program, Read, Relation, View, compile_view, delta, full, placeholder
+from penstock.views.approximate import approximate
 from penstock.zset import WEIGHT, consolidate
 
 
@@ -21,10 +23,20 @@ class Follower:
         self.stored: dict[str, dict[str, pa.Table]] = {}
         self.bound: set[Read] = set()
 
-    def start(self, name: str, sql: str) -> None:
+    def start(self, name: str, sql: str, *, on_spark: bool = True) -> None:
+        """Computed from the inputs as they are; where that is exact, PostgreSQL can do it in a tenth of the time."""
         view = compile_view(name, sql, resolve=self.inputs.resolve, typer=PostgresTyper(self.inputs.connection))
         self.views.append(view)
-        self.stored[name] = self._run(view, full(view))
+        exact = not approximate(view) and not any(floats(state.schema.columns) for state in view.states)
+        self.stored[name] = self._run(view, full(view)) if on_spark or not exact else self._by_postgres(view)
+
+    def _by_postgres(self, view: View) -> dict[str, pa.Table]:
+        found = {}
+        for name, output in full(view, "postgres").outputs.items():
+            rows = self.inputs.connection.execute(output.sql).fetchall()
+            shape = Relation(name, Schema(output.columns))
+            found[name] = arrow(shape, [row[:-1] for row in rows], [row[-1] for row in rows])
+        return found
 
     def moved(self) -> None:
         """The inputs are in another round: what was bound is old."""

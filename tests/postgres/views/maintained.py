@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import psycopg
 from psycopg.types.string import TextLoader
 
 from penstock.relation.schema import Column, Schema
-from penstock.views import PostgresTyper, Read, Relation, View, compile_view, delta, full, placeholder
+from penstock.views import PostgresTyper, Program, Read, Relation, View, compile_view, delta, full, placeholder
 from penstock.views.approximate import Rooms, approximate
 from penstock.views.expr import kind as kind_of
 from penstock.views.oracle import differing_rows
@@ -128,9 +129,14 @@ class Maintained:
         self.approximate = {"view": approximate(self.view)}
         self.approximate |= {state.name: floats(state.schema.columns) for state in self.view.states}
 
+    @cached_property
+    def anew(self) -> Program:
+        """What computes it from the inputs as they are; its text is made once."""
+        return full(self.view, "postgres")
+
     def start(self) -> None:
         """Stored anew from the inputs as they are."""
-        for name, output in full(self.view, "postgres").outputs.items():
+        for name, output in self.anew.outputs.items():
             self.connection.execute(f"DROP TABLE IF EXISTS {self.table(name)} CASCADE")
             self.connection.execute(f"CREATE TEMP TABLE {self.table(name)} AS {output.sql}")
 
@@ -154,15 +160,14 @@ class Maintained:
 
     def check_stored(self) -> None:
         """What is stored, the view and what it remembers, is what would be if computed now."""
-        for name, output in full(self.view, "postgres").outputs.items():
+        for name, output in self.anew.outputs.items():
             rows = [row[:-1] for row in self.connection.execute(output.sql) for _ in range(row[-1])]
             self._same(name, rows, self.stored(name))
 
     def check_all(self) -> None:
         """So is what `full` computes; and what is remembered is what would be remembered if computed now."""
         expected = self.expected()
-        again = full(self.view, "postgres")
-        for name, output in again.outputs.items():
+        for name, output in self.anew.outputs.items():
             rows = [row[:-1] for row in self.connection.execute(output.sql) for _ in range(row[-1])]
             self._same(name, rows, expected if name == "view" else self.stored(name))
 
@@ -205,7 +210,7 @@ class Beside(Maintained):
     def start(self) -> None:
         self.connection.execute(f"DROP SCHEMA IF EXISTS {self.schema} CASCADE; CREATE SCHEMA {self.schema}")
         with self.own():
-            for name, output in full(self.view, "postgres").outputs.items():
+            for name, output in self.anew.outputs.items():
                 self.connection.execute(f"CREATE TABLE {self.table(name)} AS {output.sql}")
 
     def follow(self, changed: frozenset[str], sizes: Mapping[str, int] | None = None, *, last: bool) -> None:
