@@ -193,5 +193,20 @@ def _qualified(tree: exp.Expr, relations: Mapping[str, Relation]) -> exp.Expr:
         raise UnsupportedQuery(
             f"the query's names cannot be resolved: {error}", hint="Qualify every column with its table's alias."
         ) from None
+    _same_keys(found)
     unique_aliases(found)
     return found
+
+
+def _same_keys(tree: exp.Expr) -> None:
+    """A key of GROUP BY that stands for a result is that result: what is inside of its subqueries was not qualified."""
+    for select in tree.find_all(exp.Select):
+        group = select.args.get("group")
+        given = {_unquoted(item.unalias()): item.unalias() for item in select.expressions}
+        for key in list(group.expressions) if group is not None else []:
+            if key.find(exp.Query) and (meant := given.get(_unquoted(key))) is not None:
+                key.replace(meant.copy())
+
+
+def _unquoted(tree: exp.Expr) -> str:
+    return str(tree.sql(dialect="postgres")).replace('"', "")

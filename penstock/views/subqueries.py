@@ -173,10 +173,27 @@ def attach(tree: exp.Expr, node: Node, bind: Bind, lower: Lower, name: Name) -> 
         return _in_value(tree, node, bind, lower, name)
     if isinstance(tree, exp.Subquery):
         return _scalar(lower(tree), node, name)
-    raise UnsupportedQuery(
-        "ANY or ALL (subquery) under OR, in CASE or in SELECT is not supported in a view",
-        hint="Write it with EXISTS, or as a condition of its own.",
-    )
+    return _quantified_value(tree, node, bind, lower, name)
+
+
+def _quantified_value(tree: exp.Expr, node: Node, bind: Bind, lower: Lower, name: Name) -> tuple[Node, Expr]:
+    """x > ANY (…): true if some comparison is, else NULL if some is neither, else false; ALL: false, NULL, true."""
+    given, body = _operands(tree.this, tree.expression.this, bind, lower)
+    if len(given) > 1:
+        raise UnsupportedQuery(
+            "(a, b) beside ANY or ALL (subquery) under OR, in CASE or in SELECT is not supported in a view",
+            hint="Write it with EXISTS.",
+        )
+    sign = _COMPARISONS[type(tree)]
+    found = compare(sign, *given[0], ordered=sign not in ("=", "<>"))
+    some = isinstance(tree.expression, exp.Any)
+    deciding = found if some else call("not", found, pg=BOOL)
+    node, decided = _marked(node, body, (*body.on, deciding), name)
+    parts: list[Expr] = [decided, lit("true" if some else "false", BOOL)]
+    if any(is_nullable(one) for one in given[0]):
+        node, unknown = _marked(node, body, (*body.on, _is_null(found)), name)
+        parts += [unknown, Lit(None, BOOL, "boolean")]
+    return node, call("case", *parts, lit("false" if some else "true", BOOL), pg=BOOL)
 
 
 def _marked(node: Node, body: Body, on: tuple[Expr, ...], name: Name) -> tuple[Node, Expr]:

@@ -42,13 +42,13 @@ def _spread(how: str) -> Reader:
 
 def _exact(how: str, memory: Memory, arg: Expr, *, distinct: bool) -> Expr:
     """(n·Σx² − (Σx)²) / (n·(n − 1)), or / n² for the whole population."""
-    if distinct:
-        raise refuse_types(f"{how}(DISTINCT)", (arg,))
-    n = memory.nonnull(arg)
+    n = memory.nonnull(arg, distinct=distinct)
     wide = convert(arg, NUMERIC, decimals.name(decimals.decimal_of(arg.spark)))
     square = arithmetic("mul", wide, wide, NUMERIC)
-    squares = memory.measure("sum", square, NUMERIC, _widest(square))
-    sums = convert(total(memory, arg), NUMERIC, _widest(wide))
+    # Of DISTINCT values each is squared once: those of x and of −x are two, though they are equal.
+    each = {"distinct": True, "more": (arg,)} if distinct else {}
+    squares = memory.measure("sum", square, NUMERIC, _widest(square), **each)
+    sums = convert(total(memory, arg, distinct=distinct), NUMERIC, _widest(wide))
     above = arithmetic("sub", arithmetic("mul", squares, n, NUMERIC), arithmetic("mul", sums, sums, NUMERIC), NUMERIC)
     least = 0 if how.endswith("pop") else 1
     other = n if least == 0 else arithmetic("sub", n, lit(1, INT8), INT8)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from penstock.errors import UnsupportedQuery
 from penstock.views.algebra import Aggregate, Measure, Node, measured
-from penstock.views.expr import Col, Expr
+from penstock.views.expr import Call, Col, Expr
 from penstock.views.rewrites.tree import bottom_up
 
 
@@ -38,12 +39,33 @@ def _each(name: str) -> str:
 
 def _only_value(node: Aggregate) -> Expr | None:
     """The one DISTINCT argument, if all else is linear."""
-    values = {m.arg for m in node.measures if m.distinct}
+    values = {_value(m) for m in node.measures if m.distinct}
     linear = all(m.linear or (m.distinct and m.how in ("nonnull", "sum")) for m in node.measures)
-    return values.pop() if len(values) == 1 and linear else None
+    if len(values) == 1 and linear:
+        return values.pop()
+    if any(m.distinct and m.how == "sum" and m.more for m in node.measures):
+        raise UnsupportedQuery(
+            "variance or stddev of DISTINCT exact numbers beside other DISTINCT arguments, extremes or ordered "
+            "aggregates is not supported in a view",
+            hint="Put it into a SELECT of its own, or cast its argument to double precision.",
+        )
+    return None
+
+
+def _value(measure: Measure) -> Expr | None:
+    """What is DISTINCT: the argument, or what it is computed of."""
+    return measure.more[0] if measure.how == "sum" and measure.more else measure.arg
 
 
 def _outer(measure: Measure, value: Col, below: dict[str, Col]) -> Measure:
     if measure.distinct:
-        return replace(measure, arg=value, distinct=False)
+        known = _value(measure)
+        arg = measure.arg and _replaced(measure.arg, known, value)
+        return replace(measure, arg=arg, distinct=False, more=())
     return replace(measure, how="sum", arg=below[_each(measure.name)])
+
+
+def _replaced(expr: Expr, old: Expr | None, new: Expr) -> Expr:
+    if expr == old:
+        return new
+    return replace(expr, args=tuple(_replaced(arg, old, new) for arg in expr.args)) if isinstance(expr, Call) else expr

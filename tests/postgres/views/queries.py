@@ -217,6 +217,17 @@ TEMPLATES = [
     "WITH d AS (SELECT DISTINCT k FROM u) SELECT a.k FROM d a JOIN d b ON a.k = b.k + 1 UNION SELECT k FROM d",
 ]  # fmt: skip
 
+TEMPLATES += [
+    "SELECT k, n FROM u WHERE k = 4 OR n > ANY (SELECT n FROM u)",
+    "SELECT k, n FROM u WHERE k = 2 OR n >= ALL (SELECT k FROM w)",
+    "SELECT k, n = ANY (SELECT k FROM w) AS a, n <> ALL (SELECT k FROM w) AS b, n < ALL (SELECT n FROM u) AS c FROM u",
+    "SELECT k, k <= ALL (SELECT n FROM u WHERE u.k = w.k) AS c, k > ANY (SELECT n FROM u WHERE u.s <> w.s) AS d FROM w",
+    "SELECT k, var_pop(DISTINCT n) AS a, stddev(DISTINCT n) AS b, sum(DISTINCT n), count(*) AS c FROM u GROUP BY k",
+    "SELECT CASE WHEN n IN (SELECT k FROM w) THEN 'in' ELSE s END AS x, count(*) FROM u GROUP BY 1",
+    "SELECT k < ANY (SELECT n FROM u WHERE u.k = w.k) AS x, count(*) FROM w GROUP BY 1",
+    "SELECT variance(DISTINCT m) AS a, avg(m) AS b FROM t",
+]
+
 # Functions in FROM, and what is inside jsonb.
 FUNCTIONS = [
     "SELECT w.k, g FROM w, generate_series(1, w.k) g",
