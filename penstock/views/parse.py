@@ -193,20 +193,22 @@ def _qualified(tree: exp.Expr, relations: Mapping[str, Relation]) -> exp.Expr:
         raise UnsupportedQuery(
             f"the query's names cannot be resolved: {error}", hint="Qualify every column with its table's alias."
         ) from None
-    _same_keys(found)
+    results = _result_keys(found)
     unique_aliases(found)
+    for key, item in results:
+        key.replace(item.unalias().copy())
     return found
 
 
-def _same_keys(tree: exp.Expr) -> None:
-    """A key of GROUP BY that stands for a result is that result: what is inside of its subqueries was not qualified."""
-    for select in tree.find_all(exp.Select):
-        group = select.args.get("group")
-        given = {_unquoted(item.unalias()): item.unalias() for item in select.expressions}
-        for key in list(group.expressions) if group is not None else []:
-            if key.find(exp.Query) and (meant := given.get(_unquoted(key))) is not None:
-                key.replace(meant.copy())
-
-
-def _unquoted(tree: exp.Expr) -> str:
-    return str(tree.sql(dialect="postgres")).replace('"', "")
+def _result_keys(tree: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]]:
+    """Keys of GROUP BY with subqueries that are results too, and those: the tables inside are one and the same there,
+    and must stay so when they are named apart."""
+    return [
+        (key, item)
+        for select in tree.find_all(exp.Select)
+        if select.args.get("group") is not None
+        for key in select.args["group"].expressions
+        if key.find(exp.Query)
+        for item in select.expressions
+        if item.unalias() == key
+    ]
