@@ -412,6 +412,7 @@ class Session:
     def explain(self, name: str) -> str:
         """How a stream table is kept fresh, by the laws of its delta, and how a relation is published."""
         from penstock.refresh.explain_publishing import explain_publishing
+        from penstock.refresh.explain_refresh import explain_refresh
         from penstock.views import explain
 
         relation = relations.find(self.catalog, name)
@@ -419,7 +420,7 @@ class Session:
             return explain_publishing(self.engine, relation)
         table = stream_tables.get(self.catalog, name)
         view = explain(self.engine.plans.of(table, relations.every(self.catalog)).view)
-        return f"{view}\n{explain_publishing(self.engine, relation)}"
+        return "\n".join([view, explain_refresh(self.engine, table), explain_publishing(self.engine, relation)])
 
     def explain_query(self, query: str, name: str = "query") -> str:
         """How a stream table with this query would be kept fresh; nothing is made."""

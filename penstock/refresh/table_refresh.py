@@ -15,10 +15,10 @@ from penstock.errors import NotRetained, Suspended
 from penstock.lake.reader import PENDING, Reader
 from penstock.refresh import compute
 from penstock.refresh.answers import Answer
-from penstock.refresh.compute import Input, Stored
+from penstock.refresh.compute import Input, Prepared, Stored
 from penstock.refresh.costs import UNKNOWN, WINDOW, Costs
 from penstock.refresh.decision import FEW_ROWS, Action, Decision, Mode, Situation, decide
-from penstock.refresh.plans import Plans
+from penstock.refresh.plans import Plan, Plans
 from penstock.refresh.positions import position_at, reached
 from penstock.refresh.standing import Standing
 from penstock.relation.segment import Segment, SegmentWriter
@@ -99,11 +99,8 @@ class TableRefresh:
 
     def compute(self, reader: Reader, task: Task, attempt: int) -> Outcome:
         table, decision, inputs = task.table, task.decision, task.inputs
-        plan = self._plans.of(table, list(self._standing.known.values()))
-        relation = self._standing.known[table.relation_id]
-        outputs = {compute.VIEW: relation}
-        outputs |= {one.name.rpartition("#")[2]: one for one in relations.states_of(self._catalog, relation)}
-        stored = Stored(outputs, table.round)
+        plan, stored = self._planned(table)
+        outputs = stored.relations
         writers = {name: SegmentWriter(reader.home, one.folder, attempt) for name, one in outputs.items()}
         if decision.action in (Action.FULL, Action.REINITIALIZE):
             changes = compute.full_refresh(reader, plan, inputs, stored, writers)
@@ -115,6 +112,17 @@ class TableRefresh:
             changes = found
         written = {outputs[name].id: segments for name, segments in changes.segments.items()}
         return Outcome(decision, written, changes.inserted, changes.deleted, task.changed_rows, changes.answers)
+
+    def prepared(self, reader: Reader, task: Task) -> Prepared | None:
+        """What a differential refresh would read; None if nothing changed that the view can see."""
+        plan, stored = self._planned(task.table)
+        return compute.prepare(reader, plan, task.inputs, stored)
+
+    def _planned(self, table: StreamTable) -> tuple[Plan, Stored]:
+        relation = self._standing.known[table.relation_id]
+        outputs = {compute.VIEW: relation}
+        outputs |= {one.name.rpartition("#")[2]: one for one in relations.states_of(self._catalog, relation)}
+        return self._plans.of(table, list(self._standing.known.values())), Stored(outputs, table.round)
 
     def _input(self, relation: Relation, before: Frontier | None, target: Frontier, pending: Collection[int]) -> Input:
         if relation.kind == "table":

@@ -82,7 +82,9 @@ def _line(node: Node, numbers: dict[Aggregate, str]) -> str:
         case UnionAll():
             return "∪ union all"
         case Window():
-            by = f" partitioned by {_all(node.partition, ', ')}" if node.partition else ""
+            by = f" partitioned by {_all(node.partition, ', ')}"
+            if not node.partition:
+                by = " over all rows: each change sorts them all, before and after"
             return f"window {', '.join(f.op for f in node.functions)}{by}"
         case Expand():
             what = f"{node.function}({_all(node.args, ', ')})"
