@@ -42,7 +42,7 @@ lint: setup ## ruff, mypy and the import contracts
 bench: setup ## Measure capture and refresh on this machine
 	@$(BIN)/penstock bench $(ARGS)
 
-soak: setup ## Random queries by the thousand, 500 random lives of a mirror, then the demo for half an hour (SEED=…, LIVES=…)
+soak: setup ## Random queries by the thousand, random lives, ten minutes of kills, the demo for half an hour (SEED=…, LIVES=…)
 	@seed=$${SEED:-$$($(BIN)/python -c 'import secrets; print(secrets.randbits(32))')}; \
 	  echo "Seed $$seed: make soak SEED=$$seed repeats it"; \
 	  PENSTOCK_LIVES=$(LIVES) $(BIN)/pytest -s -m soak --hypothesis-seed=$$seed

@@ -44,9 +44,7 @@ class Settings(BaseModel):
     differential_max_change_ratio: float = Field(
         0.15, ge=0, le=1, description="AUTO: share of changed input rows past which all is computed anew."
     )
-    block_source_ddl: bool = Field(
-        False, description="Sources added from now on refuse DDL on columns that stream tables use."
-    )
+    block_source_ddl: bool = Field(False, description="The sources refuse DDL on columns that stream tables use.")
     cdc_mode: Literal["auto", "trigger", "wal"] = Field(
         "wal", description="How tables are captured where a stream table does not say; the WAL in any case for now."
     )

@@ -172,14 +172,19 @@ class Session:
         """
         from penstock.refresh import define
 
-        wanted = define.Wanted(query, schedule, mode, dialect, cdc_mode).checked(self.engine.settings.cdc_mode)
+        wanted = define.Wanted(query, schedule, mode, dialect, cdc_mode).checked(
+            self.engine.settings.cdc_mode, self.engine.settings.min_schedule
+        )
+        known = stream_tables.lookup(self.catalog, name) is not None
         table = define.create(self.catalog, self.engine.plans, name, wanted)
-        if initialize and table.frontier is None:
-            try:
+        try:
+            self._guard_sources()
+            if initialize and table.frontier is None:
                 self.engine.refresh([name], wait=define.WAIT, initiated_by="INITIAL")
-            except BaseException:
+        except BaseException:
+            if not known:
                 define.drop(self.catalog, self.home, name)  # a call that failed changed nothing
-                raise
+            raise
 
     def alter_stream_table(
         self, name: str, *, query: str | None = None, schedule: str | None = None, mode: str | None = None,
@@ -196,8 +201,10 @@ class Session:
         was = define.Wanted.of(stream_tables.get(self.catalog, name))
         given = {"query": query, "schedule": schedule, "mode": mode, "cdc_mode": cdc_mode}
         wanted = replace(was, **{option: value for option, value in given.items() if value is not None})
-        wanted = wanted.checked(self.engine.settings.cdc_mode)
-        return alter.alter(self.catalog, self.engine.plans, self.home, name, wanted, status)
+        wanted = wanted.checked(self.engine.settings.cdc_mode, self.engine.settings.min_schedule)
+        done = alter.alter(self.catalog, self.engine.plans, self.home, name, wanted, status)
+        self._guard_sources()
+        return done
 
     def replace_stream_table(
         self, name: str, query: str, *, schedule: str | None = None, mode: str = "AUTO", dialect: str = "postgres",
@@ -206,8 +213,12 @@ class Session:
         """Make a stream table what is said here, all of it; like `alter_stream_table` otherwise."""
         from penstock.refresh import alter, define
 
-        wanted = define.Wanted(query, schedule, mode, dialect, cdc_mode).checked(self.engine.settings.cdc_mode)
-        return alter.alter(self.catalog, self.engine.plans, self.home, name, wanted)
+        wanted = define.Wanted(query, schedule, mode, dialect, cdc_mode).checked(
+            self.engine.settings.cdc_mode, self.engine.settings.min_schedule
+        )
+        done = alter.alter(self.catalog, self.engine.plans, self.home, name, wanted)
+        self._guard_sources()
+        return done
 
     def resume_stream_table(self, name: str) -> None:
         """Refresh it on schedule again, after it was suspended or failed too often."""
@@ -218,7 +229,16 @@ class Session:
         removes those too. Returns the names of what was removed."""
         from penstock.refresh import define
 
-        return define.drop(self.catalog, self.home, name, cascade=cascade)
+        gone = define.drop(self.catalog, self.home, name, cascade=cascade)
+        self._guard_sources()
+        return gone
+
+    def _guard_sources(self) -> None:
+        """What the sources are to refuse has changed with the stream tables."""
+        from penstock.refresh.source_guard import guard
+
+        if self.engine.settings.block_source_ddl:
+            guard(self.engine)
 
     def refresh(self, name: str, to: Frontier | None = None, *, full: bool = False) -> Refresh:
         """Bring a stream table, and those it reads, to a frontier (default: all that can be read) in one round.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from penstock.bench import capture, lake, refresh, views
+from penstock.bench import capture, lake, refresh, streams, views
 from penstock.bench.figure import Figure
 from penstock.errors import ConfigError
 
@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, Callable[[Console], list[Figure]]] = {
     "refresh": refresh.run,
     **{f"views.{name}": part for name, part in views.PARTS.items()},
     **{f"lake.{name}": part for name, part in lake.PARTS.items()},
+    **streams.PARTS,
 }
 
 

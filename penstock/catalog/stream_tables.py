@@ -199,6 +199,13 @@ def remove(commit: Commit, relation_id: int) -> None:
     commit.connection.execute("DELETE FROM relations WHERE id = %s", (relation_id,))
 
 
+def remember_views(where: Commit | Catalog, relation_id: int, views: Mapping[str, str]) -> None:
+    """The views of the source as they are now, whatever the stream table makes of them."""
+    where.connection.execute(
+        "UPDATE stream_tables SET source_views = %s WHERE relation_id = %s", (json.dumps(dict(views)), relation_id)
+    )
+
+
 def put_aside(commit: Commit, relation_id: int) -> None:
     """Its name and folders are free for another one."""
     commit.connection.execute(

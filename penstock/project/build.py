@@ -110,7 +110,9 @@ class _Comparison:
 
     def _wanted(self, one: Definition) -> Wanted:
         try:
-            return Wanted(one.query, **one.settings).checked(self.engine.settings.cdc_mode)
+            return Wanted(one.query, **one.settings).checked(
+                self.engine.settings.cdc_mode, self.engine.settings.min_schedule
+            )
         except PenstockError as error:
             error.message = f"{one.path}: {error.message}"
             raise

@@ -46,12 +46,15 @@ class Alteration:
     view: View | None = None
 
 
-def plan(catalog: Catalog, plans: Plans, name: str, wanted: Wanted) -> Alteration:
-    """What it takes to make a stream table what is wanted; changes nothing, and raises what would be refused."""
+def plan(catalog: Catalog, plans: Plans, name: str, wanted: Wanted, *, anew: bool = False) -> Alteration:
+    """What it takes to make a stream table what is wanted; changes nothing, and raises what would be refused.
+
+    `anew`: also if its query is the same, since what it means may have changed.
+    """
     table = stream_tables.get(catalog, name)
     was = Wanted.of(table)
     known = [one for one in relations.every(catalog) if one.id != table.relation_id]
-    if (was.query, was.dialect) == (wanted.query, wanted.dialect) and table.suspended_by != "inputs":
+    if (was.query, was.dialect) == (wanted.query, wanted.dialect) and table.suspended_by != "inputs" and not anew:
         definition = Definition(
             table.query, table.dialect, wanted.mode, wanted.schedule, table.written, table.source_views, wanted.cdc_mode
         )
@@ -73,13 +76,15 @@ def plan(catalog: Catalog, plans: Plans, name: str, wanted: Wanted) -> Alteratio
 
 
 def alter(
-    catalog: Catalog, plans: Plans, home: Home, name: str, wanted: Wanted, status: str | None = None
-) -> Alteration:
-    """Make a stream table what is wanted, and suspend or resume it."""
+    catalog: Catalog, plans: Plans, home: Home, name: str, wanted: Wanted, status: str | None = None, *,
+    reason: str | None = None,
+) -> Alteration:  # fmt: skip
+    """Make a stream table what is wanted, and suspend or resume it; with a `reason`, also if that is what it was."""
     event = None if status is None else life.asked(status)
     gone: list[Relation] = []
     with catalog.lease(LEASE, wait=define.WAIT) as lease:
-        planned = plan(catalog, plans, name, wanted)
+        planned = plan(catalog, plans, name, wanted, anew=reason is not None)
+        planned = replace(planned, reason=reason or planned.reason)
         if planned.change is Change.UNCHANGED and event is None:
             return planned
         known = relations.every(catalog)
@@ -89,14 +94,14 @@ def alter(
                 gone = define.stored_of(catalog, name)
                 _rebuild(commit, catalog, table, planned, known)
             elif planned.change is not Change.UNCHANGED:
-                gone = _redefine(commit, catalog, table, planned, known)
+                gone = redefine(commit, catalog, table, planned, known)
             if event is not None:
                 _move(commit, stream_tables.get(catalog, name), event)
     define.remove_files(catalog, home, gone)
     return planned
 
 
-def _redefine(
+def redefine(
     commit: Commit, catalog: Catalog, table: StreamTable, planned: Alteration, known: Sequence[Relation]
 ) -> list[Relation]:
     """In place; what its operators remembered for another query goes."""

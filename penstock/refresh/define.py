@@ -17,7 +17,7 @@ from penstock.refresh.dag import downstream_of, upstream_first
 from penstock.refresh.decision import Mode
 from penstock.refresh.plans import Plans
 from penstock.refresh.round import LEASE
-from penstock.refresh.schedule import stored
+from penstock.refresh.schedule import SHORTEST, Schedule, parse, stored
 from penstock.refresh.source_views import SourceViews
 from penstock.relation.home import Home
 from penstock.views import View
@@ -42,8 +42,14 @@ class Wanted:
     def of(cls, table: StreamTable) -> Wanted:
         return cls(table.written, table.schedule, table.mode, table.dialect, table.cdc_mode)
 
-    def checked(self, cdc_default: str = cdc_modes.EFFECTIVE) -> Wanted:
+    def checked(self, cdc_default: str = cdc_modes.EFFECTIVE, min_schedule: float = SHORTEST) -> Wanted:
         """Everything but the query, as it is stored; an error where something cannot be meant."""
+        when = parse(self.schedule)
+        if isinstance(when, Schedule) and when.seconds < min_schedule:
+            raise ConfigError(
+                f"schedule {self.schedule!r} is too short",
+                hint=f"The setting min_schedule allows {min_schedule:g} s; on-commit is as soon as something changes.",
+            )
         if self.dialect not in _DIALECTS:
             raise ConfigError(f"no dialect {self.dialect!r}", hint=f"Choose one of {', '.join(_DIALECTS)}.")
         wish = cdc_modes.checked(self.cdc_mode, self.mode, default=cdc_default)

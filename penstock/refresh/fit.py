@@ -28,6 +28,25 @@ def misfit(known: Dependency, relation: Relation) -> str | None:
     return None
 
 
+def renamed(known: Dependency, relation: Relation) -> dict[str, str]:
+    """Names now and as the view knows them, of the columns it was defined over, if only names of such were changed.
+
+    Not where another column has the old name by now: the query may mean that one.
+    """
+    now = {column.attnum: column for column in relation.schema.columns if column.attnum}
+    names: dict[str, str] = {}
+    for was in known.shape.columns:
+        found = now.get(was.attnum)
+        taken = _named(relation.schema, was.name)
+        if found is None or (was.pg, was.spark) != (found.pg, found.spark) or (taken not in (None, found)):
+            if was.name in known.columns:
+                return {}
+            continue
+        names[found.name] = was.name
+    same_key = _identities(known.shape) == _identities(relation.schema)
+    return names if same_key and any(new != old for new, old in names.items() if old in known.columns) else {}
+
+
 def shape_for(known: Dependency, relation: Relation) -> Schema:
     """The shape to plan the view over: the known one, with what the relation promises of it now."""
     present = {column.name: column for column in relation.schema.columns}

@@ -39,6 +39,7 @@ from penstock.refresh.positions import readable
 from penstock.refresh.standing import Standing
 from penstock.refresh.table_refresh import Outcome, TableRefresh, Task, check_forward, check_readable
 from penstock.refresh.workers import Workers
+from penstock.relation.home import Home
 from penstock.relation.segment import Segment
 
 LEASE = "stream tables"
@@ -257,7 +258,7 @@ class Round:
 
     def _must_stay(self, table: StreamTable) -> Stays | None:
         if table.suspended_by == "hand":
-            return Stays("suspended by hand")
+            return Stays(table.status_reason or "suspended by hand")
         if table.status == Status.ERROR and self._terms.scheduled:
             return Stays("it failed too often")
         below = [(self._tables[one].name, self._stays[one]) for one in table.inputs if one in self._stays]
@@ -373,6 +374,12 @@ def _told(table: StreamTable, error: Exception) -> PenstockError:
     return told
 
 
+def _follow(catalog: Catalog, plans: Plans, home: Home, lease: Lease, standing: Standing) -> list[str]:
+    from penstock.refresh.follow import follow_renames
+
+    return follow_renames(catalog, plans, home, lease, list(standing.tables.values()), list(standing.known.values()))
+
+
 def refresh(
     catalog: Catalog, plans: Plans, workers: Workers, names: Sequence[str], to: Frontier | None = None, *,
     terms: Terms | None = None, wait: float = 0.0,
@@ -383,11 +390,14 @@ def refresh(
     """
     with catalog.lease(LEASE, wait=wait) as lease:
         with workers.reader() as reader:
-            attempts.collect(catalog, reader.home, lease)
+            home = reader.home
+        attempts.collect(catalog, home, lease)
         newest = readable(catalog)
         if to is not None:
             check_readable(to, newest)
         standing = Standing.read(catalog, newest if to is None else to)
+        if standing.target == newest and _follow(catalog, plans, home, lease, standing):
+            standing = Standing.read(catalog, newest)
         made = Round(catalog, plans, workers, lease, standing, terms or Terms())
         made.refresh(names)
         return made

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from penstock.errors import Busy, PenstockError, SchemaChanged
+from penstock.refresh.follow import follow_views
 from penstock.refresh.pace import Pace
 from penstock.refresh.publisher import Publisher
 from penstock.refresh.scheduled_verify import ScheduledVerification
 from penstock.refresh.scheduler import Scheduler, turn
+from penstock.refresh.source_guard import guard
 from penstock.refresh.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.run")
 
 _LONGEST_PAUSE = 30.0
+_VIEWS = 30.0  # seconds between two looks at the views of sources
 
 
 def run(engine: Engine, stop: threading.Event) -> None:
@@ -38,6 +42,7 @@ def run(engine: Engine, stop: threading.Event) -> None:
 
 
 def _run(engine: Engine, stop: threading.Event) -> None:
+    guard(engine)
     upkeep = Upkeep(engine)
     publisher = Publisher(engine, stop)
     publisher.start()
@@ -53,6 +58,7 @@ def _run(engine: Engine, stop: threading.Event) -> None:
 def _work(engine: Engine, publisher: Publisher, upkeep: Upkeep, stop: threading.Event) -> None:
     scheduler = Scheduler(engine, stop)
     verifying = ScheduledVerification(engine)
+    views = SourceViewWatch(engine)
     said: set[str] = set()
     tick = engine.settings.scheduler_interval
     pause = tick
@@ -60,6 +66,7 @@ def _work(engine: Engine, publisher: Publisher, upkeep: Upkeep, stop: threading.
         try:
             upkeep.step()
             away = capture(engine, said)
+            views.tick()
             scheduler.tick()
             verifying.tick()
             if away is not None:
@@ -76,6 +83,19 @@ def _work(engine: Engine, publisher: Publisher, upkeep: Upkeep, stop: threading.
         except KeyboardInterrupt:
             return
         stop.wait(pause)
+
+
+class SourceViewWatch:
+    """Looks now and then whether views of the sources that stream tables were defined over are still the same."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._last = time.monotonic()
+
+    def tick(self) -> None:
+        if time.monotonic() - self._last >= _VIEWS:
+            self._last = time.monotonic()
+            follow_views(self._engine.catalog, self._engine.plans, self._engine.home)
 
 
 def capture(engine: Engine, said: set[str]) -> PenstockError | None:

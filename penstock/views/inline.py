@@ -28,6 +28,13 @@ def inline_views(sql: str, definition: Definition) -> str:
     raise UnsupportedQuery("views over views more than 32 deep are not supported", hint="Select from a lower one.")
 
 
+def inline_once(sql: str, definition: Definition) -> str:
+    """The query with each name that has a definition put in its place, not looking into what was put there."""
+    tree = parse_one(sql, read="postgres")
+    _inlined(tree, definition)
+    return tree.sql(dialect="postgres")
+
+
 def _inlined(tree: exp.Expr, definition: Definition) -> bool:
     found = False
     tables = [source for scope in traverse_scope(tree) for source in scope.sources.values()]

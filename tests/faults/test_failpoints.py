@@ -110,7 +110,7 @@ def test_a_killed_run_goes_on_where_it_was(
         with penstock.connect(home=tmp_path / "home", catalog=catalog_db, spark=spark) as ps:
             ps.add_source("shop", source_db, tables=["public.*"])
             for name, query in VIEWS.items():
-                ps.create_stream_table(name, query, schedule="1s", mode="DIFFERENTIAL")
+                ps.create_stream_table(name, query, schedule="on-commit", mode="DIFFERENTIAL")
             ps.refresh("summed")
         child = subprocess.Popen(
             [sys.executable, "-c", RUN, str(tmp_path / "home"), catalog_db],
@@ -127,9 +127,13 @@ def test_a_killed_run_goes_on_where_it_was(
                 ps.catch_up()
             child.send_signal(signal.SIGKILL)
             child.wait(30)
+            ps.catalog.lease("scheduler").release()  # it went with the process
             change(connection, step)
             outcome = ps.verify("shop")
             assert outcome.ok, str(outcome)
+            for name in VIEWS:
+                computed = [str(one.frontier) for one in ps.history(name) if one.action != "NO_DATA"]
+                assert len(set(computed)) == len(computed), "one frontier was computed twice"
 
 
 def test_a_worker_that_wakes_up_late_cannot_commit(tmp_path: Path, catalog_db: str) -> None:

@@ -67,13 +67,13 @@ class Ground:
 
 
 @contextmanager
-def ground(console: Console) -> Iterator[Ground]:
+def ground(console: Console, config: Mapping[str, Any] | None = None) -> Iterator[Ground]:
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         server = EmbeddedPostgres(Path(folder) / "source", {**SOURCE_SETTINGS, **_STEADY})
         try:
             with (
                 psycopg.connect(server.dsn, autocommit=True) as db,
-                penstock.connect(home=Path(folder) / "home", config={"spark_memory": "4g"}) as ps,
+                penstock.connect(home=Path(folder) / "home", config={"spark_memory": "4g", **(config or {})}) as ps,
             ):
                 yield Ground(console, Path(folder), server, db, ps, time.monotonic())
         finally:

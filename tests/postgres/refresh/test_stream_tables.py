@@ -12,6 +12,7 @@ import penstock
 from penstock.catalog import stream_tables
 from penstock.errors import AlreadyExists, Busy, ConfigError, NotYet
 from penstock.refresh.alter import Change
+from penstock.refresh.follow import follow_views
 
 
 @pytest.fixture
@@ -127,6 +128,33 @@ def test_a_view_of_the_source_is_remembered_as_it_was(ps: penstock.Session) -> N
     assert list(made.source_views) == ["big"]
     assert "10" in made.source_views["big"]
     assert "10" in made.query
+
+
+def test_a_view_of_the_source_that_changes_is_followed_or_suspends(ps: penstock.Session, source_db: str) -> None:
+    ps.create_stream_table("v", "SELECT id, x FROM big")
+    ps.create_stream_table("beside", "SELECT id FROM a")
+
+    def look() -> list[str]:
+        return follow_views(ps.catalog, ps.engine.plans, ps.home)
+
+    assert look() == []
+    with psycopg.connect(source_db, autocommit=True) as admin:
+        admin.execute("CREATE OR REPLACE VIEW big AS SELECT id, x FROM a WHERE x > 20")
+        assert look() == ["v"]
+        followed = stored(ps, "v")
+        assert "20" in followed.query
+        assert (followed.written, followed.status) == ("SELECT id, x FROM big", "INITIALIZING")
+        admin.execute("DROP VIEW big; CREATE VIEW big AS SELECT id FROM a")
+        assert look() == ["v"]
+        held = stored(ps, "v")
+        assert (held.status, held.suspended_by) == ("SUSPENDED", "hand")
+        assert str(held.status_reason).startswith("view big of the source was changed: ")
+        assert look() == [], "it is told once"
+        admin.execute("DROP VIEW big")
+        ps.resume_stream_table("v")
+        assert stored(ps, "v").status == "INITIALIZING", "as it was defined"
+        assert look() == ["v"]
+        assert stored(ps, "v").status_reason == "view big of the source was dropped"
 
 
 def test_alter_waits_for_a_refresh_under_way(ps: penstock.Session, monkeypatch: pytest.MonkeyPatch) -> None:
