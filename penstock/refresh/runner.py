@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.run")
 
 _LONGEST_PAUSE = 30.0
+_SOON = 0.01  # seconds to the next look where changes come in
 _VIEWS = 30.0  # seconds between two looks at the views of sources
 
 
@@ -67,11 +68,11 @@ def _work(engine: Engine, publisher: Publisher, upkeep: Upkeep, stop: threading.
             upkeep.step()
             away = capture(engine, said)
             views.tick()
-            scheduler.tick()
+            done = scheduler.tick()
             verifying.tick()
             if away is not None:
                 raise away
-            pause = tick
+            pause = _SOON if any(one.inserted or one.deleted for one in done.values()) else tick
             if publisher.failure is not None:
                 raise publisher.failure
         except PenstockError as error:
