@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,11 +28,12 @@ Mask = npt.NDArray[np.bool_]
 class BaseFiles:
     """The live files of one version of a Delta table."""
 
+    looked_at: ClassVar[int] = 0  # rows whose keys were read to find others, in all tables, for those who measure
+
     def __init__(self, folder: Path, version: int) -> None:
         table = DeltaTable(str(folder), version=version)
         self._files = [_local(uri) for uri in table.file_uris()]
         self._footers: dict[str, pq.FileMetaData] = {}
-        self.looked_at = 0  # rows whose keys were read to find others, for those who measure
         mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
         self._physical = {
             field.name: str(field.metadata.get("delta.columnMapping.physicalName", field.name))
@@ -141,7 +143,7 @@ class BaseFiles:
             for group in range(footer.num_row_groups):
                 meta = footer.row_group(group)
                 if self._may_hold_any(meta, wanted):
-                    self.looked_at += meta.num_rows
+                    BaseFiles.looked_at += meta.num_rows
                     found = reader.read_row_group(group, columns=[self.physical(name) for name in keys])
                     found = found.rename_columns(self._logical(found, keys)).select(keys)
                     mask = among_any(found, wanted)

@@ -14,6 +14,7 @@ import penstock
 from penstock.bench.figure import seconds
 from penstock.bench.views.ground import auto
 from penstock.catalog import relations, stream_tables
+from penstock.lake.base_files import BaseFiles
 from penstock.refresh import compute
 from penstock.refresh.round import Refresh
 
@@ -78,9 +79,9 @@ class Measure:
         frame.write.format("noop").mode("overwrite").save()
 
     def _side(self, call: Callable[[], None]) -> Side:
-        looked, last = self._looked_up(), self._newest_stage()
+        looked, last = BaseFiles.looked_at, self._newest_stage()
         taken = seconds(call)
-        return Side(taken, self._read_since(last), self._looked_up() - looked)
+        return Side(taken, self._read_since(last), BaseFiles.looked_at - looked)
 
     def _stages(self) -> object:
         jvm = self._ps.spark.sparkContext._jsc.sc()
@@ -99,12 +100,3 @@ class Measure:
                 break
             rows += stage.inputRecords()
         return rows
-
-    def _looked_up(self) -> int:
-        """In the files of every Delta table here, as far as they are still the same."""
-        reader, found = self._ps.engine.reader, 0
-        views = relations.every(self._ps.catalog)
-        for relation in [*views, *(state for view in views for state in relations.states_of(self._ps.catalog, view))]:
-            base = reader.base(relation)
-            found += reader.base_files(relation, base).looked_at if base is not None else 0
-        return found
