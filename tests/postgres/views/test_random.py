@@ -18,7 +18,7 @@ from penstock.errors import UnsupportedQuery
 from penstock.views.rules.aggregate import MANY_GROUPS
 
 BATCH = 50
-SEEDS = [int(os.environ["PENSTOCK_SEED"])] if "PENSTOCK_SEED" in os.environ else list(range(5))
+SEEDS = [int(os.environ["PENSTOCK_SEED"])] if "PENSTOCK_SEED" in os.environ else list(range(20))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
