@@ -84,9 +84,13 @@ class Measure:
         return Side(taken, self._read_since(last), BaseFiles.looked_at - looked)
 
     def _stages(self) -> object:
-        jvm = self._ps.spark.sparkContext._jsc.sc()
-        jvm.listenerBus().waitUntilEmpty()
-        return jvm.statusStore().stageList(None)  # the newest first
+        """The newest first."""
+        context = self._ps.spark.sparkContext
+        running, jvm = context._jsc.sc(), context._jvm
+        assert jvm is not None
+        running.listenerBus().waitUntilEmpty()
+        no_quantiles, any_task = context._gateway.new_array(jvm.double, 0), jvm.java.util.ArrayList()
+        return running.statusStore().stageList(None, False, False, no_quantiles, any_task)
 
     def _newest_stage(self) -> int:
         stages = self._stages()
