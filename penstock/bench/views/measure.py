@@ -86,10 +86,10 @@ class Measure:
     def _stages(self) -> object:
         """The newest first."""
         context = self._ps.spark.sparkContext
-        running, jvm = context._jsc.sc(), context._jvm
-        assert jvm is not None
+        running, jvm, gateway = context._jsc.sc(), context._jvm, context._gateway
+        assert jvm is not None and gateway is not None
         running.listenerBus().waitUntilEmpty()
-        no_quantiles, any_task = context._gateway.new_array(jvm.double, 0), jvm.java.util.ArrayList()
+        no_quantiles, any_task = gateway.new_array(jvm.double, 0), jvm.java.util.ArrayList()
         return running.statusStore().stageList(None, False, False, no_quantiles, any_task)
 
     def _newest_stage(self) -> int:
