@@ -87,7 +87,8 @@ class Measure:
         """The newest first."""
         context = self._ps.spark.sparkContext
         running, jvm, gateway = context._jsc.sc(), context._jvm, context._gateway
-        assert jvm is not None and gateway is not None
+        assert jvm is not None
+        assert gateway is not None
         running.listenerBus().waitUntilEmpty()
         no_quantiles, any_task = gateway.new_array(jvm.double, 0), jvm.java.util.ArrayList()
         return running.statusStore().stageList(None, False, False, no_quantiles, any_task)
