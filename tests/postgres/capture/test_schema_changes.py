@@ -33,7 +33,7 @@ def test_a_change_of_shape_in_the_stream(db, make_source, drain, change, said):
     ids, said_error = [], None
     while said_error is None:
         try:
-            batch = source.poll(timeout=2)
+            batch = source.poll(timeout=30)
             ids += batch.to_arrow()["public.t"]["id"].to_pylist()
         except SchemaChanged as error:
             said_error = error
