@@ -20,7 +20,7 @@ from penstock.bench.capture.ground import Database, Ground, expect
 from penstock.bench.figure import Figure, seconds
 from penstock.capture.connection import connect
 
-_ROWS, _TURNS, _LEAST = 2_000_000, 3, 0.5
+_ROWS, _TURNS, _LEAST = 5_000_000, 3, 0.5  # registering a source takes half a second, whatever its size
 _COPIES = """
     SELECT count(*) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid() AND state = 'active' AND query ILIKE 'copy%%'
