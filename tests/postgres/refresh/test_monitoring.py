@@ -21,7 +21,7 @@ from penstock.refresh import watch
 from penstock.refresh.positions import readable
 from penstock.refresh.watch import look
 
-DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana" / "penstock.json"
+DASHBOARD = Path(__file__).parents[3] / "docs" / "grafana" / "penstock.json"
 
 
 @pytest.fixture
