@@ -45,7 +45,8 @@ class Child:
 def _capture(
     parent: Connection, home: Path, catalog: str, source: str, killed_at: str, options: dict[str, Any]
 ) -> None:
-    if options.get("reader") == "pull":
+    pulls = options.get("reader") == "pull"
+    if pulls:
         pull._LAST = 0  # else what is less than a megabyte is left to the stream
     failpoint.arm_from_environment(f"{killed_at}=kill")
     with penstock.connect(home=home, catalog=catalog) as ps:
@@ -54,3 +55,5 @@ def _capture(
             ps.catch_up()
             parent.send(True)
             parent.recv()
+            if pulls:  # what is waiting when a source is opened is pulled
+                ps.engine.captures.close()
