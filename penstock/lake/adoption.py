@@ -16,7 +16,7 @@ import os
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -178,10 +178,19 @@ def _ends(parts: Sequence[pq.Statistics]) -> tuple[Any, Any] | None:
     if not parts or not all(part.has_min_max for part in parts):
         return None
     try:
-        low, high = min(part.min for part in parts), max(part.max for part in parts)
+        low, high = min(part.min for part in parts), _up_to(max(part.max for part in parts))
     except (ValueError, OverflowError, TypeError):  # a time that Python has none for
         return None
     return None if (a := _shown(low)) is None or (b := _shown(high)) is None else (a, b)
+
+
+def _up_to(value: Any) -> Any:
+    """Times are written in milliseconds: the greatest of them is rounded up, or readers would skip what lies between.
+
+    >>> _shown(_up_to(datetime(2026, 1, 31, 1, 2, 3, 456789)))
+    '2026-01-31T01:02:03.457'
+    """
+    return value + timedelta(milliseconds=1) if isinstance(value, datetime) and value.microsecond % 1000 else value
 
 
 def _shown(value: Any) -> Any:

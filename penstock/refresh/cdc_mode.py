@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from penstock.errors import ConfigError, NotYet
+from penstock.errors import ConfigError
 from penstock.refresh.decision import IMMEDIATE
 
 log = logging.getLogger("penstock.stream_tables")
@@ -35,7 +35,6 @@ def checked(cdc_mode: str | None, mode: str, *, default: str = EFFECTIVE) -> str
             )
         if wish is None and default == "wal":
             log.info("the home's cdc_mode 'wal' has no meaning for mode IMMEDIATE")
-        raise NotYet("mode IMMEDIATE", hint="Use AUTO with schedule 'on-commit': it follows each commit at once.")
     if wish == "trigger":
         log.warning("cdc_mode 'trigger' is stored; until there is capture by triggers, tables are read from the WAL")
     return wish

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.errors import ConfigError, NotYet
 from penstock.refresh.cdc_mode import checked
+from penstock.refresh.define import Wanted
 from penstock.refresh.life import MOVES, Event, Status, after, asked
 
 
@@ -47,4 +48,4 @@ def test_cdc_mode_and_mode_fit_together() -> None:
     assert not isinstance(refused.value, NotYet)
     for wish in ("trigger", "auto", None):
         with pytest.raises(NotYet, match="IMMEDIATE"):
-            checked(wish, "IMMEDIATE")
+            Wanted("SELECT 1", mode="IMMEDIATE", cdc_mode=wish).checked()
