@@ -19,7 +19,7 @@ from penstock.capture.attach import remove
 from penstock.capture.batch import Batch
 from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.config import SourceConfig
-from penstock.capture.connection import connect, translated
+from penstock.capture.connection import Connection, connect, translated
 from penstock.capture.evolution import Known
 from penstock.capture.held_keys import held_keys
 from penstock.capture.home_copy import HomeCopies, Progress
@@ -30,6 +30,7 @@ from penstock.capture.selection import for_tables
 from penstock.capture.shapes import Shapes
 from penstock.capture.source import PostgresSource
 from penstock.catalog import attempts, copies, dropped, foreign_keys, relations, sources
+from penstock.catalog.foreign_keys import Sighting
 from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Storage
 from penstock.catalog.store import Catalog
@@ -86,6 +87,7 @@ class Ingest:
         self._committed_at = time.monotonic()
         self._passed_join = False
         self._noted: Lsn | None = None  # where the foreign keys were looked at
+        self._asking: Connection | None = None
         self._copies = HomeCopies(home, catalog, lease, self.source, progress)
         self._begin()
 
@@ -107,6 +109,8 @@ class Ingest:
         self._writer.shutdown()
         self._copies.close()
         self._postgres.close()
+        if self._asking is not None:
+            self._asking.close()
 
     @property
     def captured(self) -> Lsn:
@@ -132,17 +136,30 @@ class Ingest:
 
     def note_foreign_keys(self) -> None:
         """Write down which foreign keys hold up to here, so that refreshes may rely on them."""
-        known = relations.of_source(self._catalog, self.source.name)
-        trusted = self.source.options.get("trust_foreign_keys", True)
-        if self._noted == self._captured or not any(one.schema.foreign_keys for one in known):
+        if self._noted == self._captured:
             return
+        known = relations.of_source(self._catalog, self.source.name)
+        if not any(one.schema.foreign_keys for one in known):
+            return
+        trusted = self.source.options.get("trust_foreign_keys", True)
         try:
-            with connect(self.source.dsn) as connection, translated():
-                seen = held_keys(connection, [one.table for one in known]) if trusted else []
+            seen = self._held_keys([one.table for one in known]) if trusted else []
         except SourceUnreachable:  # no connection to spare: they count up to where they were seen last
             return
         foreign_keys.saw(self._catalog, self.source.id, seen)
         self._noted = self._captured
+
+    def _held_keys(self, tables: Sequence[str]) -> list[Sighting]:
+        """Over a connection that stays open: to make one takes longer than to ask."""
+        if self._asking is None:
+            self._asking = connect(self.source.dsn)
+        try:
+            with translated():
+                return held_keys(self._asking, tables)
+        except BaseException:
+            self._asking.close()
+            self._asking = None
+            raise
 
     def finish_copies(self) -> None:
         """Capture until no table is being copied any more."""

@@ -32,12 +32,15 @@ def saw(catalog: Catalog, source_id: int, seen: Sequence[Sighting]) -> None:
             "DELETE FROM foreign_keys WHERE source_id = %s AND identity <> ALL(%s)",
             (source_id, [one.identity for one in seen]),
         )
-        for one in seen:
-            catalog.connection.execute(
+        with catalog.connection.cursor() as cursor:
+            cursor.executemany(
                 "INSERT INTO foreign_keys VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
                 " ON CONFLICT (source_id, identity) DO UPDATE SET until = GREATEST(foreign_keys.until, excluded.until)",
-                (source_id, one.identity, one.child, list(one.key.columns), one.key.parent,
-                 list(one.key.parent_columns), int(one.since), int(one.until)),
+                [
+                    (source_id, one.identity, one.child, list(one.key.columns), one.key.parent,
+                     list(one.key.parent_columns), int(one.since), int(one.until))
+                    for one in seen
+                ],
             )  # fmt: skip
 
 

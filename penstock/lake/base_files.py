@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from penstock.relation.recent_files import RECENT
 from penstock.zset import key_ids
 
 Mask = npt.NDArray[np.bool_]
@@ -137,6 +138,11 @@ class BaseFiles:
         there = self._there(file, list(dict.fromkeys([*keys, *schema.names])))
         if missing := [name for name in keys if name not in there]:
             raise KeyError(f"{file} has no column {', '.join(missing)}")
+        if not any(self._may_hold_any(footer.row_group(group), wanted) for group in range(footer.num_row_groups)):
+            return
+        if (whole := RECENT.small(Path(file), [self.physical(name) for name in there])) is not None:
+            yield from self._hits_in(whole.rename_columns(there), file, wanted, schema)
+            return
         others = [name for name in there if name not in keys]
         offset = 0
         with pq.ParquetFile(file, metadata=footer) as reader:
@@ -146,11 +152,7 @@ class BaseFiles:
                     BaseFiles.looked_at += meta.num_rows
                     found = reader.read_row_group(group, columns=[self.physical(name) for name in keys])
                     found = found.rename_columns(self._logical(found, keys)).select(keys)
-                    mask = among_any(found, wanted)
-                    kept = self._mask(file, offset)
-                    if kept is not None:
-                        mask &= _padded(kept, found.num_rows)
-                    hits = pa.array(np.flatnonzero(mask))
+                    hits = pa.array(np.flatnonzero(self._live(among_any(found, wanted), file, offset)))
                     if len(hits):
                         rows = found.take(hits)
                         for name in others:
@@ -158,6 +160,18 @@ class BaseFiles:
                             rows = rows.append_column(name, rest[self.physical(name)].take(hits))
                         yield _in_shape(rows, rows.column_names, schema, rows.num_rows)
                 offset += meta.num_rows
+
+    def _hits_in(self, rows: pa.Table, file: str, wanted: Sequence[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+        """The same in a file that is in memory."""
+        BaseFiles.looked_at += rows.num_rows
+        hits = np.flatnonzero(self._live(among_any(rows, wanted), file, 0))
+        if len(hits):
+            yield _in_shape(rows.take(pa.array(hits)), rows.column_names, schema, len(hits))
+
+    def _live(self, mask: Mask, file: str, offset: int) -> Mask:
+        """Those of the rows from `offset` on that are not deleted."""
+        kept = self._mask(file, offset)
+        return mask if kept is None else mask & _padded(kept, len(mask))
 
     def _logical(self, rows: pa.Table, names: Sequence[str]) -> list[str]:
         """The names of columns that were read by their names inside the file, in whatever order they came."""

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache, lru_cache, reduce
+from functools import cache, lru_cache, partial, reduce
 from itertools import groupby
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +26,11 @@ from penstock.catalog import relations
 from penstock.catalog.relations import Base, Relation
 from penstock.catalog.store import Catalog
 from penstock.errors import NotRetained
-from penstock.lake.base_files import BaseFiles, base_files
+from penstock.lake.arrow_exchange import to_arrow, to_spark
+from penstock.lake.base_files import BaseFiles, among_any, base_files
 from penstock.lake.inserts import leading_inserts
 from penstock.lake.literal import literal
-from penstock.lake.net_changes import NetChanges
+from penstock.lake.net_changes import NetChanges, PlainChanges
 from penstock.lake.session import quoted, small_queries
 from penstock.lsn import Lsn
 from penstock.relation import key_lookup, segment
@@ -53,6 +54,7 @@ PENDING = 1 << 62
 NOTHING_MORE: Mapping[str, str] = {}
 
 Pending = Mapping[int, Sequence[Segment]]
+T = TypeVar("T")
 
 
 class Reader:
@@ -67,24 +69,41 @@ class Reader:
         self._pending = pending or {}
         self._scans: dict[int, tuple[int, DataFrame]] = {}
         self._net = NetChanges()
+        self._plain = PlainChanges(SMALL)
         self._shapes: dict[tuple[int, int], Schema] = {}
         self._light: list[Reader] = []
+        self._asked: dict[tuple[object, ...], Any] | None = None
 
     def beside(self, pending: Pending) -> Reader:
-        """The same home with segments that are written but not committed."""
+        """The same home with segments that are written but not committed, for one piece of work.
+
+        What it has asked the catalog for stays as it was: files that are replaced meanwhile stay for a while.
+        """
         other = copy(self)
         other._pending = pending
+        other._asked = {}
         return other
 
     def light(self) -> Reader:
         """The same home through a session for small queries, which are planned once and run in few tasks."""
         if not self._light:
             self._light.append(Reader(self.home, self.catalog, cache(lambda: small_queries(self.spark()))))
-        return self._light[0].beside(self._pending)
+        other = self._light[0].beside(self._pending)
+        other._asked = self._asked
+        return other
+
+    def _once(self, ask: Callable[..., T], *what: object) -> T:
+        """What the catalog says, asked for once in a piece of work."""
+        if self._asked is None:
+            return ask(self.catalog, *what)
+        key = (ask, *what)
+        if key not in self._asked:
+            self._asked[key] = ask(self.catalog, *what)
+        return cast(T, self._asked[key])
 
     def base(self, relation: Relation) -> Base | None:
         """The newest base that can be read in the relation's version; None is an empty base before everything."""
-        found = relations.bases(self.catalog, relation.id)
+        found = self._once(relations.bases, relation.id)
         base = next((base for base in found if base.version <= relation.version), None)
         if base is not (found[0] if found else None) and relation.retained > (base.position if base else -1):
             raise NotRetained(
@@ -127,9 +146,13 @@ class Reader:
         return pa.concat_tables(parts)
 
     def segments(self, relation: Relation, after: int, until: int) -> list[Segment]:
-        found = relations.segments(self.catalog, relation.id, after, until)
-        waiting = [s for s in self._pending.get(relation.id, ()) if s.high > after and s.low <= until]
-        return found + waiting
+        return self._committed(relation, after, until) + self._waiting(relation, after, until)
+
+    def _committed(self, relation: Relation, after: int, until: int) -> list[Segment]:
+        return self._once(relations.segments, relation.id, after, until)
+
+    def _waiting(self, relation: Relation, after: int, until: int) -> list[Segment]:
+        return [one for one in self._pending.get(relation.id, ()) if one.high > after and one.low <= until]
 
     def changed_rows(self, relation: Relation, after: int, until: int) -> int:
         """At least as many rows as changed in (after, until]: known without reading any."""
@@ -142,13 +165,21 @@ class Reader:
 
         `keep`: for the next reader, which then adds only what is new; not for ranges that may be large.
         """
-
-        def read(first: int, last: int) -> pa.Table:
-            return self.read(relation, self.segments(relation, first, last), columns, after=first, until=last)
-
         if not keep or relation.id in self._pending:  # what is not committed may never be
-            return consolidate(read(after, until), columns)
+            found = self.segments(relation, after, until)
+            return consolidate(self.read(relation, found, columns, after=after, until=until), columns)
+        return self._kept_changes(relation, after, until, columns)
+
+    def _kept_changes(self, relation: Relation, after: int, until: int, columns: Sequence[str]) -> pa.Table:
+        """Those that are committed."""
+        read = partial(self._read, relation, columns)
         return self._net.get((relation.id, relation.version), after, until, columns, read)
+
+    def _count(self, relation: Relation, after: int, until: int) -> int:
+        return sum(one.rows for one in self._committed(relation, after, until))
+
+    def _read(self, relation: Relation, columns: Sequence[str], after: int, until: int) -> pa.Table:
+        return self.read(relation, self._committed(relation, after, until), columns, after=after, until=until)
 
     def changes(self, relation: Relation, after: int, until: int, columns: Sequence[str]) -> DataFrame:
         """Weighted rows of (after, until]; consolidated where they are few."""
@@ -184,7 +215,7 @@ class Reader:
         if not whole.num_rows:  # it also cannot take times or lists without any chunk
             whole = pa.table([pa.array([], field.type) for field in whole.schema], schema=whole.schema)
         types = [ddl(relation.schema, columns), *(f"{quoted(name)} {spark}" for name, spark in more.items())]
-        return self.spark().createDataFrame(whole, schema=_struct(", ".join(types)))
+        return to_spark(self.spark(), whole, _struct(", ".join(types)))
 
     def state(self, relation: Relation, position: int, columns: Sequence[str]) -> DataFrame:
         """Weighted rows whose sum is the relation at `position`."""
@@ -357,7 +388,16 @@ class Reader:
         names = list(relation.schema.names)
         schema = segment.rows_with_weight(relation.schema, names)
         parts = [schema.empty_table()]
-        for version, same in groupby(self.segments(relation, after, until), key=lambda one: one.version):
+        waiting = self._waiting(relation, after, until)
+        # What is kept says that it is all up to its end: it ends before what is not committed yet.
+        end = max(after, min([until, *(one.low - 1 for one in waiting)]))
+        count, read = partial(self._count, relation), partial(self._read, relation, names)
+        kept = self._plain.get((relation.id, relation.version), after, end, count, read)
+        if kept is not None:
+            parts.append(kept.filter(pa.array(among_any(kept, [keys]))).cast(schema))
+            after = end
+        rest = self.segments(relation, after, until) if after < until else []
+        for version, same in groupby(rest, key=lambda one: one.version):
             way = self.from_version(relation, version)
             then = segment.rows_with_weight(way.old, way.old.names)
             rows = key_lookup.find(self.home, list(same), then, way.keys(keys), after=after, until=until)
@@ -378,7 +418,7 @@ class Reader:
             rows = rows.where(F.col(quoted(first)).between(bounds["min"], bounds["max"]))
         wanted = self.spark().createDataFrame(keys.combine_chunks())
         found = rows.join(F.broadcast(wanted), same(rows, wanted, relation.schema.key), "left_semi")
-        return found.toArrow().cast(relation.schema.arrow())
+        return to_arrow(found).cast(relation.schema.arrow())
 
 
 def _weighted(rows: DataFrame, columns: Sequence[str]) -> DataFrame:

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from penstock.catalog.relations import Relation
 from penstock.errors import RefreshError
+from penstock.lake.arrow_exchange import to_arrow
 from penstock.lake.reader import PENDING, SMALL, Reader, expand, net
 from penstock.refresh import reads
 from penstock.refresh.answers import Answer
@@ -198,7 +199,7 @@ def _bind(frames: Frames) -> None:
 def _collect(reader: Reader, rendered: Rendered, frames: Frames, stored: Stored) -> dict[str, pa.Table]:
     """All outputs by one query, through Arrow."""
     _bind(frames)
-    rows = reader.spark().sql(rendered.sql).toArrow()
+    rows = to_arrow(reader.spark().sql(rendered.sql))
     return {name: _take(rows, name, relation) for name, relation in stored.relations.items()}
 
 
@@ -223,7 +224,7 @@ def _minus(reader: Reader, rows: pa.Table, stored: Stored, name: str) -> pa.Tabl
         return rows
     relation = stored.relations[name]
     names = list(relation.schema.names)
-    old = reader.state(relation, stored.round, names).toArrow().cast(rows.schema)
+    old = to_arrow(reader.state(relation, stored.round, names)).cast(rows.schema)
     old = old.set_column(old.schema.get_field_index(WEIGHT), WEIGHT, pc.negate(old[WEIGHT]))
     return consolidate(pa.concat_tables([rows, old]), names)
 

@@ -19,10 +19,11 @@ from penstock.cut import Frontier
 from penstock.errors import ConfigError, NotYet
 from penstock.refresh.costs import UNKNOWN, Costs
 
-# Past this share of changed rows, computing everything is cheaper than computing the difference; with few changed rows
-# the two cost the same, and the difference is the one that stays cheap.
+# Past this share of changed rows, computing everything is cheaper than computing the difference. Few changed rows are
+# looked up and computed in memory, which takes less than reading even a small table with Spark, whatever their share.
+# Of very few, nothing else is looked at.
 MAX_CHANGE_RATIO = 0.15
-FEW_ROWS = 100
+FEW_ROWS, VERY_FEW_ROWS = 5_000, 100
 
 IMMEDIATE = "IMMEDIATE"
 
@@ -97,10 +98,10 @@ def decide(now: Situation) -> Decision:
 
 def _cheaper(now: Situation) -> Decision:
     """By the share of changed rows, unless what refreshes took says otherwise by far."""
-    if now.changed_rows <= FEW_ROWS:
+    if now.changed_rows <= VERY_FEW_ROWS:
         return Decision(Action.DIFFERENTIAL, _rows(now.changed_rows))
     ratio = now.changed_rows / max(now.input_rows, 1)
-    many = ratio > now.max_change_ratio
+    many = ratio > now.max_change_ratio and now.changed_rows > FEW_ROWS
     learned = now.costs.compare(now.changed_rows)
     if learned is not None:
         expected = f"{learned.differential:.1f} s expected by difference, a full one took {learned.full:.1f} s"

@@ -75,9 +75,17 @@ class Engine:
 
         return Reader(self.home, self.catalog, lambda: self.spark)
 
+    @cached_property
+    def _settling(self) -> Reader:
+        """One of its own, because refreshes may be computed while more is captured."""
+        from penstock.lake.reader import Reader
+
+        return Reader(self.home, self.catalog, lambda: self.spark)
+
     def read_anew(self) -> None:
         """Forget what reading remembers: the files are what counts."""
         self.__dict__.pop("reader", None)
+        self.__dict__.pop("_settling", None)
         if (workers := self.__dict__.pop("workers", None)) is not None:
             workers.close()
 
@@ -106,7 +114,7 @@ class Engine:
                     raise
                 held_up.append(error)
             else:
-                settle_source(self.reader, self.catalog, lease, source.name)
+                settle_source(self._settling, self.catalog, lease, source.name)
         if held_up:
             raise held_up[0]
         return readable(self.catalog)

@@ -4,6 +4,9 @@ Upstream views come first and are read at the round's own target, also while the
 share nothing with each other are groups; a group is computed side by side with others and becomes real by one catalog
 transaction of its own, so no reader ever sees a view that is ahead of what it reads, and what fails in one group holds
 up no other. Inside a group a failure leaves the view, and what reads it, where they were.
+
+A scheduler's round does not let quick groups wait for slow ones: while some are still computed, those that are done and
+due again go on to a newer target. The round is over when all are that it began with.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -31,7 +34,7 @@ from penstock.failpoint import FailpointReached, hit
 from penstock.lake.reader import at_round
 from penstock.refresh import life, retry
 from penstock.refresh.answers import Answer
-from penstock.refresh.dag import independent, upstream_first
+from penstock.refresh.dag import independent, reachable, upstream_first
 from penstock.refresh.decision import MAX_CHANGE_RATIO, Action
 from penstock.refresh.life import Event, Status
 from penstock.refresh.plans import Plans
@@ -103,9 +106,14 @@ class Stays:
 
 @dataclass
 class _Group:
-    """Stream tables that become real together."""
+    """Stream tables that become real together, and where everything stood when they were begun."""
 
-    left: int
+    standing: Standing
+    refresh: TableRefresh
+    order: TopologicalSorter[int]
+    again: bool
+    names: frozenset[str]
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
     attempt: int | None = None
     done: dict[int, Refresh] = field(default_factory=dict)
     written: list[int] = field(default_factory=list)  # relations
@@ -121,67 +129,98 @@ class _Result:
     error: Exception | None = None
 
 
+More = Callable[[Collection[str]], tuple[Standing, Sequence[str]] | None]
+
+
 class Round:
-    """The state of one round while it is computed; `failures` are those of its stream tables, by name."""
+    """The state of one round while it is computed; `failures` are those of its stream tables, by name.
+
+    `more`, if given, is asked what else to refresh while these names are still being computed. `moves` has every
+    refresh, `done` the last one of each stream table.
+    """
 
     def __init__(
-        self, catalog: Catalog, plans: Plans, workers: Workers, lease: Lease, standing: Standing, terms: Terms
+        self, catalog: Catalog, plans: Plans, workers: Workers, lease: Lease, terms: Terms, more: More | None = None
     ) -> None:
         self._catalog = catalog
+        self._plans = plans
         self._workers = workers
         self._lease = lease
-        self._standing = standing
-        self._tables = standing.tables
         self._terms = terms
-        self._refresh = TableRefresh(catalog, plans, standing, terms.max_change_ratio, terms.anew)
-        self._began = datetime.now(UTC)
+        self._more = more
         self._pending: dict[int, list[Segment]] = {}
+        self._active: list[_Group] = []
         self._groups: dict[int, _Group] = {}
         self._stays: dict[int, Stays] = {}
-        self.done: dict[str, Refresh] = {}
+        self.moves: list[Refresh] = []
         self.failures: dict[str, PenstockError] = {}
 
-    def refresh(self, names: Sequence[str]) -> dict[str, Refresh]:
-        """Compute all of `names` and what they read, commit each group, and say what was done."""
-        by_name, inputs = self._standing.by_name, self._standing.inputs
-        graph: dict[int, list[int]] = {}
-        for group in independent(names, inputs):
-            members = [by_name[name] for name in upstream_first(group, inputs)]
-            shared = _Group(len(members))
-            for table in members:
-                check_forward(table, self._standing.target_of(table))
-                self._groups[table.relation_id] = shared
-                graph[table.relation_id] = [one for one in table.inputs if one in self._tables]
-        self._run(TopologicalSorter(graph))
-        return self.done
+    @property
+    def done(self) -> dict[str, Refresh]:
+        return {one.name: one for one in self.moves}
 
-    def _run(self, order: TopologicalSorter[int]) -> None:
+    def refresh(self, standing: Standing, names: Sequence[str]) -> None:
+        """Compute all of `names` and what they read, and commit each group."""
+        self._begin(standing, names)
+        self._run()
+
+    def _begin(self, standing: Standing, names: Sequence[str], *, again: bool = False) -> None:
+        terms = self._terms
+        refresh = TableRefresh(self._catalog, self._plans, standing, terms.max_change_ratio, terms.anew)
+        for group in independent(names, standing.inputs):
+            members = [standing.by_name[name] for name in upstream_first(group, standing.inputs)]
+            graph = {table.relation_id: [one for one in table.inputs if one in standing.tables] for table in members}
+            order = TopologicalSorter(graph)
+            order.prepare()
+            begun = _Group(standing, refresh, order, again, frozenset(table.name for table in members))
+            for table in members:
+                check_forward(table, standing.target_of(table))
+                self._groups[table.relation_id] = begun
+                self._stays.pop(table.relation_id, None)
+            self._active.append(begun)
+
+    def _run(self) -> None:
         """Decisions are made here, one by one; what needs Spark is computed by as many as may work at once."""
-        order.prepare()
         waiting: deque[Task] = deque()
         running: set[Future[_Result]] = set()
         try:
-            while order.is_active() and not self._terms.stop.is_set():
-                while ready := order.get_ready():
-                    for id_ in ready:
-                        task = self._decide(self._tables[id_])
-                        if task is None:
-                            self._over(order, id_)
-                        else:
-                            waiting.append(task)
+            while self._active and not self._terms.stop.is_set():
+                waiting.extend(self._ready())
                 if len(waiting) == 1 and not running:
-                    self._take(order, self._compute(waiting.popleft()))
+                    self._take(self._compute(waiting.popleft()))
                     continue
                 while waiting and len(running) < self._workers.most:
                     task = waiting.popleft()
                     self._attempt(task.table)
                     running.add(self._workers.submit(partial(self._compute, task)))
                 if running:
+                    there = len(self._active)
                     finished, running = wait(running, return_when=FIRST_COMPLETED)
                     for future in finished:
-                        self._take(order, future.result())
+                        self._take(future.result())
+                    if len(self._active) < there:
+                        self._go_on()
         finally:
             wait(running)
+
+    def _ready(self) -> Iterator[Task]:
+        """What can be computed now; a stream table for which nothing is to be computed may make others ready."""
+        for group in list(self._active):
+            while group in self._active and (ready := group.order.get_ready()):
+                for id_ in ready:
+                    task = self._decide(group.standing.tables[id_])
+                    if task is None:
+                        self._over(id_)
+                    else:
+                        yield task
+
+    def _go_on(self) -> None:
+        """A group is done: unless all are that the round began with, it may be due again."""
+        if self._more is None or all(group.again for group in self._active):
+            return
+        found = self._more(frozenset().union(*(group.names for group in self._active)))
+        if found is not None:
+            self._begin(*found, again=True)
 
     # One stream table -------------------------------------------------------------------------------------------------
 
@@ -193,7 +232,8 @@ class Round:
             return None
         try:
             with self._workers.reader() as reader:
-                task = self._refresh.decide(reader.beside(self._pending), table, self._pending)
+                refresh = self._groups[table.relation_id].refresh
+                task = refresh.decide(reader.beside(self._pending), table, self._pending)
         except Suspended as why:
             reason = why.message.partition(" is suspended: ")[2]
             self._skip(table, Stays(reason, misfit=True), why)
@@ -213,12 +253,13 @@ class Round:
         try:
             with self._workers.reader() as reader:
                 beside = reader.beside(self._pending)
-                outcome = self._refresh.compute(beside, task, self._attempt(task.table))
+                refresh = self._groups[task.table.relation_id].refresh
+                outcome = refresh.compute(beside, task, self._attempt(task.table))
             return _Result(task, time.monotonic() - started, outcome)
         except Exception as error:
             return _Result(task, time.monotonic() - started, error=_own(error, self._terms))
 
-    def _take(self, order: TopologicalSorter[int], result: _Result) -> None:
+    def _take(self, result: _Result) -> None:
         table = result.task.table
         if isinstance(result.error, Suspended):
             reason = result.error.message.partition(" is suspended: ")[2]
@@ -231,21 +272,20 @@ class Round:
             self._pending |= written
             self._groups[table.relation_id].written.extend(written)
             self._note(table, result.outcome, result.seconds)
-        self._over(order, table.relation_id)
+        self._over(table.relation_id)
 
     def _note(self, table: StreamTable, outcome: Outcome, seconds: float) -> None:
-        done = Refresh(
+        group = self._groups[table.relation_id]
+        group.done[table.relation_id] = Refresh(
             table.name, outcome.decision.action, outcome.decision.reason, outcome.inserted, outcome.deleted, seconds,
-            self._standing.target_of(table), outcome.reads, outcome.changed_rows,
+            group.standing.target_of(table), outcome.reads, outcome.changed_rows,
         )  # fmt: skip
-        self._groups[table.relation_id].done[table.relation_id] = done
-        self.done[table.name] = done
 
-    def _over(self, order: TopologicalSorter[int], relation_id: int) -> None:
-        order.done(relation_id)
+    def _over(self, relation_id: int) -> None:
         group = self._groups[relation_id]
-        group.left -= 1
-        if not group.left:
+        group.order.done(relation_id)
+        if not group.order.is_active():
+            self._active.remove(group)
             self._commit(group)
 
     def _attempt(self, table: StreamTable) -> int:
@@ -261,7 +301,8 @@ class Round:
             return Stays(table.status_reason or "suspended by hand")
         if table.status == Status.ERROR and self._terms.scheduled:
             return Stays("it failed too often")
-        below = [(self._tables[one].name, self._stays[one]) for one in table.inputs if one in self._stays]
+        tables = self._groups[table.relation_id].standing.tables
+        below = [(tables[one].name, self._stays[one]) for one in table.inputs if one in self._stays]
         if not below:
             return None
         name, stays = below[0]
@@ -274,9 +315,10 @@ class Round:
         failed = stays.failed or table.status == Status.ERROR
         self._stays[table.relation_id] = replace(stays, failed=failed)
         frontier = table.frontier or Frontier({})
-        self.done[table.name] = Refresh(table.name, Action.SKIP, stays.reason, 0, 0, 0.0, frontier)
+        self.moves.append(Refresh(table.name, Action.SKIP, stays.reason, 0, 0, 0.0, frontier))
+        began = self._groups[table.relation_id].began
         with self._catalog.connection.transaction():
-            stream_tables.tried(self._catalog, [table.relation_id], self._began)
+            stream_tables.tried(self._catalog, [table.relation_id], began)
             if stays.misfit and (table.status, table.status_reason) != (Status.SUSPENDED, stays.reason):
                 status = life.after(table.status, Event.MISFIT)
                 stream_tables.set_status(self._catalog, table.relation_id, status, stays.reason, "inputs")
@@ -311,16 +353,18 @@ class Round:
 
     def _commit(self, group: _Group) -> None:
         pending = {id_: self._pending.pop(id_) for id_ in group.written}
+        tables = group.standing.tables
         moved = {
             id_: done
             for id_, done in group.done.items()
-            if self._tables[id_].frontier != done.frontier
+            if tables[id_].frontier != done.frontier
             or id_ in pending
             or done.action not in _IDLE
-            or self._tables[id_].status != Status.ACTIVE
+            or tables[id_].status != Status.ACTIVE
         }
         if not moved:
-            stream_tables.tried(self._catalog, list(group.done), self._began)
+            stream_tables.tried(self._catalog, list(group.done), group.began)
+            self.moves.extend(group.done.values())
             return
         hit("refresh.files_written")
         with self._catalog.commit(self._lease, group.attempt, "refresh") as commit:
@@ -328,11 +372,13 @@ class Round:
                 relations.record_segments(commit, relation_id, at_round(segments, commit.round))
             stream_tables.reach_all(commit, {id_: done.frontier for id_, done in moved.items()})
             stream_tables.record_all(commit, {id_: self._line(done) for id_, done in moved.items()})
-            stream_tables.settle(commit, [id_ for id_ in moved if _is_settled(self._tables[id_])])
-            stream_tables.tried(commit, list(group.done), self._began)
-        for id_, done in moved.items():
-            self._terms.passing.pop(id_, None)
-            self.done[done.name] = replace(done, round=commit.round)
+            stream_tables.settle(commit, [id_ for id_ in moved if _is_settled(tables[id_])])
+            stream_tables.tried(commit, list(group.done), group.began)
+        for id_, done in group.done.items():
+            if id_ in moved:
+                self._terms.passing.pop(id_, None)
+                done = replace(done, round=commit.round)
+            self.moves.append(done)
 
     def _line(self, done: Refresh) -> Refreshed:
         return Refreshed(
@@ -374,30 +420,43 @@ def _told(table: StreamTable, error: Exception) -> PenstockError:
     return told
 
 
-def _follow(catalog: Catalog, plans: Plans, home: Home, lease: Lease, standing: Standing) -> list[str]:
-    from penstock.refresh.follow import follow_renames
-
-    return follow_renames(catalog, plans, home, lease, list(standing.tables.values()), list(standing.known.values()))
-
-
 def refresh(
     catalog: Catalog, plans: Plans, workers: Workers, names: Sequence[str], to: Frontier | None = None, *,
-    terms: Terms | None = None, wait: float = 0.0,
+    terms: Terms | None = None, wait: float = 0.0, due: Callable[[], Sequence[str]] | None = None,
 ) -> Round:  # fmt: skip
     """Bring stream tables, and all they read, to `to` (default: everything readable now) in one round.
 
-    Another refresh under way is waited for, for `wait` seconds.
+    Another refresh under way is waited for, for `wait` seconds. `due` captures what is new and names what is due then.
     """
     with catalog.lease(LEASE, wait=wait) as lease:
         with workers.reader() as reader:
             home = reader.home
         attempts.collect(catalog, home, lease)
-        newest = readable(catalog)
-        if to is not None:
-            check_readable(to, newest)
-        standing = Standing.read(catalog, newest if to is None else to)
-        if standing.target == newest and _follow(catalog, plans, home, lease, standing):
-            standing = Standing.read(catalog, newest)
-        made = Round(catalog, plans, workers, lease, standing, terms or Terms())
-        made.refresh(names)
+        stand = partial(_stand, catalog, plans, home, lease)
+
+        def more(busy: Collection[str]) -> tuple[Standing, Sequence[str]] | None:
+            names = due() if due is not None else ()
+            if not names:
+                return None
+            standing = stand(None)
+            free = [name for name in names if not reachable([name], standing.inputs) & set(busy)]
+            return (standing, free) if free else None
+
+        standing = stand(to)
+        made = Round(catalog, plans, workers, lease, terms or Terms(), more if due is not None else None)
+        made.refresh(standing, names)
         return made
+
+
+def _stand(catalog: Catalog, plans: Plans, home: Home, lease: Lease, to: Frontier | None) -> Standing:
+    """Where everything stands, renames of columns followed."""
+    from penstock.refresh.follow import follow_renames
+
+    newest = readable(catalog)
+    if to is not None:
+        check_readable(to, newest)
+    standing = Standing.read(catalog, newest if to is None else to)
+    tables, known = list(standing.tables.values()), list(standing.known.values())
+    if standing.target == newest and follow_renames(catalog, plans, home, lease, tables, known):
+        return Standing.read(catalog, newest)
+    return standing

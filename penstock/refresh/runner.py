@@ -57,10 +57,10 @@ def _run(engine: Engine, stop: threading.Event) -> None:
 
 
 def _work(engine: Engine, publisher: Publisher, upkeep: Upkeep, stop: threading.Event) -> None:
-    scheduler = Scheduler(engine, stop)
+    said: set[str] = set()
+    scheduler = Scheduler(engine, stop, lambda: capture(engine, said))
     verifying = ScheduledVerification(engine)
     views = SourceViewWatch(engine)
-    said: set[str] = set()
     tick = engine.settings.scheduler_interval
     pause = tick
     while not stop.is_set():

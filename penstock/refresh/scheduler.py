@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -50,11 +50,15 @@ def turn(engine: Engine, stop: threading.Event) -> Lease | None:
 
 
 class Scheduler:
-    """`tick` refreshes what is due now, in one round. Nothing due costs two queries, and no Spark."""
+    """`tick` refreshes what is due now, in one round. Nothing due costs two queries, and no Spark.
 
-    def __init__(self, engine: Engine, stop: threading.Event) -> None:
+    `capture` brings what is new, for those that are due again before the slowest of the round are done.
+    """
+
+    def __init__(self, engine: Engine, stop: threading.Event, capture: Callable[[], object] | None = None) -> None:
         self._engine = engine
         self._stop = stop
+        self._capture = capture
         self._passing: dict[int, int] = {}
 
     def tick(self) -> dict[str, Refresh]:
@@ -74,6 +78,11 @@ class Scheduler:
         found = candidates(tables, changed, readable(catalog))
         return [one.name for one in found if is_due(one, at, gap)]
 
+    def _due_again(self) -> list[str]:
+        assert self._capture is not None
+        self._capture()
+        return self.due()
+
     def _refresh(self, names: list[str]) -> dict[str, Refresh]:
         from penstock.refresh import round as rounds
 
@@ -83,9 +92,10 @@ class Scheduler:
             self._passing,
         )  # fmt: skip
         done = rounds.refresh(
-            engine.catalog, engine.plans, engine.workers, names, terms=terms, wait=settings.lock_timeout
-        )
-        for one in done.done.values():
+            engine.catalog, engine.plans, engine.workers, names, terms=terms, wait=settings.lock_timeout,
+            due=self._due_again if self._capture is not None else None,
+        )  # fmt: skip
+        for one in done.moves:
             said = (one.name, one.action, one.inserted, one.deleted, one.seconds)
             log.info("%s: %s, +%d -%d in %.2f s", *said, extra=one.fields)
         for name, failure in done.failures.items():

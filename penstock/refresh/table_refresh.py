@@ -17,7 +17,7 @@ from penstock.refresh import compute
 from penstock.refresh.answers import Answer
 from penstock.refresh.compute import Input, Prepared, Stored
 from penstock.refresh.costs import UNKNOWN, WINDOW, Costs
-from penstock.refresh.decision import FEW_ROWS, Action, Decision, Mode, Situation, decide
+from penstock.refresh.decision import VERY_FEW_ROWS, Action, Decision, Mode, Situation, decide
 from penstock.refresh.plans import Plan, Plans
 from penstock.refresh.positions import position_at, reached
 from penstock.refresh.standing import Standing
@@ -92,7 +92,7 @@ class TableRefresh:
             return Task(table, decide(situation(reinitialize=marked or lost)), inputs, None)
         changed = sum(reader.changed_rows(one.relation, one.before, one.after) for one in inputs)
         total, costs = 0, UNKNOWN
-        if changed > FEW_ROWS and table.mode == Mode.AUTO:
+        if changed > VERY_FEW_ROWS and table.mode == Mode.AUTO:
             total = sum(compute.size(reader, one.relation) for one in inputs)
             costs = learned(self._catalog, table.relation_id)
         return Task(table, decide(situation(changed, total, costs=costs)), inputs, changed)

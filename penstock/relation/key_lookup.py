@@ -21,6 +21,7 @@ from penstock.relation.segment import Segment
 from penstock.zset import among
 
 _SMALL = 1 << 20  # bytes up to which a file is read whole: looking inside costs more
+_TOGETHER = 8 << 20  # bytes of such files that are looked through at once
 
 
 def may_hold(ranges: Ranges, keys: pa.Table) -> bool:
@@ -50,13 +51,28 @@ def find(
 ) -> pa.Table:
     """The rows of `keys` (a table of the key columns) in (`after`, `until`], as `schema`."""
     parts = [schema.empty_table()]
+    whole: list[Segment] = []
     for one in candidates(segments, keys):
         if one.bytes <= _SMALL or one.low <= after or one.high > until:
-            rows = segment.read(home, [one], schema, after=after, until=until)
-            parts.append(rows.filter(among(rows.select(keys.column_names), keys)))
+            whole.append(one)
         else:
             parts += _hits(home.path(one.path), schema, keys)
+    for some in _together(whole):
+        rows = segment.read(home, some, schema, after=after, until=until)
+        parts.append(rows.filter(among(rows.select(keys.column_names), keys)))
     return pa.concat_tables(parts)
+
+
+def _together(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+    """Many small files, or one large one."""
+    some: list[Segment] = []
+    for one in segments:
+        if some and sum(each.bytes for each in some) + one.bytes > _TOGETHER:
+            yield some
+            some = []
+        some.append(one)
+    if some:
+        yield some
 
 
 def _hits(path: Path, schema: pa.Schema, keys: pa.Table) -> Iterator[pa.Table]:

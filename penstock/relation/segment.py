@@ -30,6 +30,7 @@ from penstock.relation.description import (
     times_of,
 )
 from penstock.relation.home import Home, stem_of
+from penstock.relation.recent_files import RECENT
 from penstock.relation.rotation import ROTATION, Rotation
 from penstock.relation.schema import Schema
 from penstock.relation.storage import writing
@@ -237,8 +238,8 @@ def _read_one(path: Path, segment: Segment, schema: pa.Schema, after: int | None
     cut_high = until is not None and segment.high > until
     names = schema.names
     if not (cut_low or cut_high):
-        return pq.read_table(path, columns=names, partitioning=None).cast(schema)
-    rows = pq.read_table(path, columns=[*names, *(["_lsn"] if "_lsn" not in names else [])], partitioning=None)
+        return RECENT.read(path, names).cast(schema)
+    rows = RECENT.read(path, [*names, *(["_lsn"] if "_lsn" not in names else [])])
     mask = pa.scalar(True)
     if cut_low:
         mask = pc.and_(mask, pc.greater(rows["_lsn"], after))

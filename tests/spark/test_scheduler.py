@@ -122,6 +122,46 @@ def test_independent_branches_are_computed_at_the_same_time(
     assert len({ps.history(name)[0].frontier for name in rounds}) == 1
 
 
+def test_a_quick_branch_goes_on_while_a_slow_one_is_computed(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was committed meanwhile is captured, and in the quick one before the slow one is done; that one follows."""
+    ps.add_source("shop", source_db, tables=["public.*"])
+    ps.create_stream_table("slow", "SELECT x, count(*) AS n FROM a GROUP BY x", schedule="on-commit")
+    ps.create_stream_table("quick", "SELECT id, x FROM b WHERE x > 3", schedule="on-commit")
+    ps.create_stream_table("behind", "SELECT count(*) AS n FROM slow", schedule="on-commit")
+    ps.refresh_all()
+    go_on, real = threading.Event(), compute.differential
+
+    def computed(reader: Any, plan: Any, *rest: Any) -> Any:
+        if plan.view.name == "slow":
+            assert go_on.wait(60)
+        return real(reader, plan, *rest)
+
+    def capture() -> None:
+        db.execute("INSERT INTO b SELECT max(id) + 1, 50 FROM b; INSERT INTO a SELECT max(id) + 1, 9, 9 FROM a")
+        ps.catch_up()
+        if len(ps.history("quick")) == 3:
+            go_on.set()
+
+    monkeypatch.setattr(compute, "differential", computed)
+    capture()
+    scheduler = Scheduler(ps.engine, threading.Event(), capture)
+    scheduler.tick()
+    assert lines(ps, "slow") == ["FULL", "DIFFERENTIAL"]
+    assert lines(ps, "behind") == ["FULL", "DIFFERENTIAL"]
+    assert len(lines(ps, "quick")) >= 3
+    assert (ps.history("slow")[0].frontier, ps.history("behind")[0].frontier) == (
+        stored(ps, "behind").frontier,
+        stored(ps, "slow").frontier,
+    )
+    assert stored(ps, "slow").frontier != stored(ps, "quick").frontier
+    scheduler.tick()
+    assert rows(ps, "quick") == db.execute("SELECT id, x FROM b WHERE x > 3 ORDER BY 1").fetchall()
+    assert rows(ps, "slow") == db.execute("SELECT x, count(*) FROM a GROUP BY x ORDER BY 1").fetchall()
+    assert rows(ps, "behind") == [(6,)]
+
+
 def test_after_a_full_refresh_nothing_makes_the_next_one_full_too(
     ps: penstock.Session, db: psycopg.Connection[Any], source_db: str
 ) -> None:
@@ -130,10 +170,10 @@ def test_after_a_full_refresh_nothing_makes_the_next_one_full_too(
     ps.create_stream_table("sums", "SELECT x, count(*) AS n, sum(y) AS y FROM a GROUP BY x")
     ps.create_stream_table("late", "SELECT id FROM a WHERE x = 1")
     ps.refresh_all()
-    db.execute("INSERT INTO a SELECT i, i % 7, 1 FROM generate_series(100, 400) i")
+    db.execute("INSERT INTO a SELECT i, i % 7, 1 FROM generate_series(100, 6000) i")
     ps.catch_up()
     done = ps.refresh("sums")
-    assert (done.action, done.changed_rows) == ("FULL", 301)
+    assert (done.action, done.changed_rows) == ("FULL", 5901)
     assert "more than 15%" in done.reason
     ps.publish("a")
     ps.engine.maintain()
@@ -144,7 +184,7 @@ def test_after_a_full_refresh_nothing_makes_the_next_one_full_too(
         other.engine.maintain()
     assert relations.segments(ps.catalog, table.id, 10**18, 1 << 62) == []
     assert relations.find(ps.catalog, "a").retained > 0, "what nobody needs is released"
-    db.execute("INSERT INTO a VALUES (1000, 1, 1)")
+    db.execute("INSERT INTO a VALUES (10000, 1, 1)")
     ps.catch_up()
     done = ps.refresh("sums")
     assert (done.action, done.reason) == ("DIFFERENTIAL", "1 changed rows")

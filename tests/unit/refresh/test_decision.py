@@ -28,6 +28,7 @@ MOVED = Situation(Mode.AUTO, OLD, NEW, changed_rows=1000, input_rows=100_000)
         (replace(MOVED, changed_rows=0, mode=Mode.FULL), Action.NO_DATA, "no input changed"),
         (replace(MOVED, mode=Mode.FULL), Action.FULL, "mode FULL"),
         (MOVED, Action.DIFFERENTIAL, "1,000 changed rows"),
+        (replace(MOVED, changed_rows=5_000, input_rows=5_000), Action.DIFFERENTIAL, "5,000 changed rows"),
         (replace(MOVED, changed_rows=15_001), Action.FULL, "15% of the inputs' rows changed, more than 15%"),
         (replace(MOVED, changed_rows=15_000), Action.DIFFERENTIAL, "15,000 changed rows"),
         (replace(MOVED, changed_rows=90, input_rows=100), Action.DIFFERENTIAL, "90 changed rows"),

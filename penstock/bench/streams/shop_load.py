@@ -1,0 +1,54 @@
+"""The demo's load, and somebody beside it who places an order now and then and waits until the view has it.
+
+A process of its own, as an application is: `python -m penstock.bench.streams.shop_load DSN CATALOG VIEW RATE SAMPLES`.
+A line per sample on standard output: the seconds from the return of COMMIT to a frontier that has passed it.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from typing import Any
+
+import psycopg
+
+from penstock.demo import shop
+from penstock.lsn import Lsn
+
+_GAP = 0.4  # seconds between two samples, on average
+_LOOK = 0.005
+_FRONTIER = """
+    SELECT frontier ->> 'shop' FROM penstock.frontiers
+    WHERE relation_id = (SELECT id FROM penstock.relations WHERE name = %s) ORDER BY round DESC LIMIT 1
+"""
+
+
+def main(dsn: str, catalog: str, view: str, rate: str, samples: str) -> None:
+    workload = shop.Workload(dsn, rate=float(rate))
+    with psycopg.connect(dsn, autocommit=True) as db, psycopg.connect(catalog, autocommit=True) as frontiers:
+        workload.start()
+        try:
+            rng = random.Random(3)
+            for _ in range(int(samples)):
+                print(_sample(db, frontiers, view, rng), flush=True)
+                time.sleep(rng.uniform(0, 2 * _GAP))
+        finally:
+            workload.stop()
+
+
+def _sample(db: psycopg.Connection[Any], frontiers: psycopg.Connection[Any], view: str, rng: random.Random) -> float:
+    shop.transact(db, rng, shop.place_order)
+    committed = time.perf_counter()
+    row = db.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+    assert row is not None
+    lsn = Lsn.parse(row[0])
+    while True:
+        reached = frontiers.execute(_FRONTIER, (view,)).fetchone()
+        if reached is not None and Lsn.parse(reached[0]) >= lsn:
+            return time.perf_counter() - committed
+        time.sleep(_LOOK)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
