@@ -146,9 +146,10 @@ class Reader:
         return pa.concat_tables(parts)
 
     def segments(self, relation: Relation, after: int, until: int) -> list[Segment]:
-        return self._committed(relation, after, until) + self._waiting(relation, after, until)
+        return self.committed(relation, after, until) + self._waiting(relation, after, until)
 
-    def _committed(self, relation: Relation, after: int, until: int) -> list[Segment]:
+    def committed(self, relation: Relation, after: int, until: int) -> list[Segment]:
+        """Without those that are only written."""
         return self._once(relations.segments, relation.id, after, until)
 
     def _waiting(self, relation: Relation, after: int, until: int) -> list[Segment]:
@@ -176,10 +177,10 @@ class Reader:
         return self._net.get((relation.id, relation.version), after, until, columns, read)
 
     def _count(self, relation: Relation, after: int, until: int) -> int:
-        return sum(one.rows for one in self._committed(relation, after, until))
+        return sum(one.rows for one in self.committed(relation, after, until))
 
     def _read(self, relation: Relation, columns: Sequence[str], after: int, until: int) -> pa.Table:
-        return self.read(relation, self._committed(relation, after, until), columns, after=after, until=until)
+        return self.read(relation, self.committed(relation, after, until), columns, after=after, until=until)
 
     def changes(self, relation: Relation, after: int, until: int, columns: Sequence[str]) -> DataFrame:
         """Weighted rows of (after, until]; consolidated where they are few."""

@@ -150,9 +150,8 @@ class Mirror(Reader):
     def base_files(self, relation: Relation, base: Base) -> Any:
         return next(files for one, files in self.bases if one == base)
 
-    def segments(self, relation: Relation, after: int, until: int) -> list[Segment]:
-        known = [*self.settled, *self._pending.get(relation.id, ())]
-        return [one for one in known if one.high > after and one.low <= until]
+    def committed(self, relation: Relation, after: int, until: int) -> list[Segment]:
+        return [one for one in self.settled if one.high > after and one.low <= until]
 
     def settle(self, *, commit: bool) -> None:
         """As `settling` does it, piece by piece against the state before it; a crash loses what was not committed."""
