@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from penstock.capture.connection import connect
 from penstock.capture.slot import read_slot
-from penstock.catalog import sources, stream_tables
+from penstock.catalog import alerts, sources, stream_tables
+from penstock.catalog.alerts import Alert
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
 from penstock.errors import SourceError
@@ -156,6 +157,25 @@ class SlotHealth:
     problem: str | None
 
 
+@dataclass(frozen=True)
+class CdcHealth:
+    """How a source is captured, all in one place: the catalog's side, the server's, and what a person should know."""
+
+    source: str
+    cdc_mode: str
+    state: str
+    tables: int
+    captured: str | None
+    readable: str | None
+    waiting_rows: int
+    slot: SlotHealth
+    alerts: tuple[Alert, ...]
+
+    @property
+    def healthy(self) -> bool:
+        return self.slot.problem is None and not self.alerts
+
+
 class Monitor:
     """`ps.monitor`."""
 
@@ -217,6 +237,18 @@ class Monitor:
     def slot_health(self) -> list[SlotHealth]:
         """Ask every source's server about its slot."""
         return [slot_health(source) for source in sources.every(self._catalog)]
+
+    def cdc_health(self) -> list[CdcHealth]:
+        """Every source with its slot, as its server shows it now, and the alerts about it."""
+        slots = {slot.source: slot for slot in self.slot_health()}
+        told = alerts.now(self._catalog)
+        return [
+            CdcHealth(
+                one.name, "wal", one.state, one.tables, one.captured, one.readable, one.waiting_rows, slots[one.name],
+                tuple(alert for alert in told if alert.subject == one.name),
+            )
+            for one in self.sources()
+        ]  # fmt: skip
 
     def _missing(self, name: str) -> Any:
         stream_tables.get(self._catalog, name)  # raises what names the known ones

@@ -88,6 +88,12 @@ def test_views_tell_what_python_tells(home: penstock.Session, source_db: str) ->
     ]
     (slot,) = home.monitor.slot_health()
     assert slot.problem is None
+    (health,) = home.monitor.cdc_health()
+    assert (health.source, health.cdc_mode, health.tables, health.healthy) == ("shop", "wal", 1, True)
+    assert (health.captured, health.slot.confirmed is not None) == (cdc.captured, True)
+    alerts.tell(home.catalog, alerts.Alert("slot", "shop", "the slot is far behind", "Look at it."))
+    (health,) = home.monitor.cdc_health()
+    assert ([one.message for one in health.alerts], health.healthy) == (["the slot is far behind"], False)
     (status,) = [one for one in home.status().stream_tables if one.name == "sums"]
     assert (status.error, status.pending_rows, status.stale) == ("it broke", 1, True)
     with psycopg.connect(home.catalog.dsn) as client:  # as anybody sees it
