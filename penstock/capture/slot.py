@@ -34,7 +34,8 @@ _SLOTS = """
 SELECT s.slot_name::text, s.plugin, s.database, s.active, s.active_pid, s.restart_lsn::text,
        s.confirmed_flush_lsn::text, j ->> 'wal_status',
        (here.lsn - s.confirmed_flush_lsn)::int8, (here.lsn - s.restart_lsn)::int8, s.temporary,
-       (j ->> 'safe_wal_size')::int8, COALESCE((j ->> 'conflicting')::bool, false), j ->> 'invalidation_reason',
+       (j ->> 'safe_wal_size')::int8, COALESCE((j ->> 'conflicting')::bool, false) AND pg_is_in_recovery(),
+       j ->> 'invalidation_reason',
        (j ->> 'inactive_since')::timestamptz, COALESCE((j ->> 'failover')::bool, false)
 FROM pg_replication_slots s CROSS JOIN LATERAL to_jsonb(s) AS j
 CROSS JOIN (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END)
@@ -65,7 +66,7 @@ class SlotStatus:
     retained_bytes: int | None  # WAL the server keeps for it
     temporary: bool = False
     safe_wal_bytes: int | None = None  # WAL that may still be written before the slot is lost; None is no limit
-    conflicting: bool = False  # invalidated by a conflict with recovery (16 and later)
+    conflicting: bool = False  # with recovery, on a standby; 16 says so of a slot on a primary that lost its WAL, too
     invalidation_reason: str | None = None  # 17 and later
     inactive_since: datetime | None = None  # 17 and later
     failover: bool = False  # standbys keep a copy of it (17 and later)
