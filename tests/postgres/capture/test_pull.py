@@ -59,11 +59,18 @@ def commits(reader: PullReader) -> list[bytes]:
     return found
 
 
-def test_ranges_may_meet_anywhere(db, source_db, backlog, monkeypatch):
-    expected = db.execute(
+def peeked(db) -> list[bytes]:
+    """The same as the server gives it: of the backlog, and before 15 also empty ones of an autovacuum."""
+    rows = db.execute(
         "SELECT data FROM pg_logical_slot_peek_binary_changes('pulled', NULL, NULL, "
         "'proto_version', '1', 'publication_names', 'pulled') WHERE get_byte(data, 0) = ascii('C')"
     ).fetchall()
+    assert len(rows) >= 300 + 1 + 8
+    return [data for (data,) in rows]
+
+
+def test_ranges_may_meet_anywhere(db, source_db, backlog, monkeypatch):
+    expected = peeked(db)
     monkeypatch.setattr(capture.pull, "_LAST", 0)
     monkeypatch.setattr(capture.pull, "_SHORTEST", 1)
     dice, copies = random.Random(5), []
@@ -72,8 +79,7 @@ def test_ranges_may_meet_anywhere(db, source_db, backlog, monkeypatch):
     for _ in range(15):
         monkeypatch.setattr(capture.pull, "_RANGE", dice.randint(2000, 9000))
         reader = PullReader(source_db, "pulled", backlog, OPTIONS)
-        assert commits(reader) == [data for (data,) in expected], capture.pull._RANGE
-    assert len(expected) == 300 + 1 + 8
+        assert commits(reader) == expected, capture.pull._RANGE
     assert len(copies) == 30
     assert start_of(db) == backlog, "the slot itself stays"
 
@@ -88,6 +94,6 @@ def test_one_copy_reads_it_all_where_there_is_no_slot_for_a_second(db, source_db
     try:
         for other in others:
             db.execute("SELECT pg_copy_logical_replication_slot('pulled', %s)", [other])
-        assert len(commits(PullReader(source_db, "pulled", backlog, OPTIONS))) == 309
+        assert commits(PullReader(source_db, "pulled", backlog, OPTIONS)) == peeked(db)
     finally:
         db.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name LIKE 'other%'")
