@@ -10,6 +10,7 @@ from math import log
 
 WINDOW = 20  # refreshes that are looked at
 _FAR = 2.0
+_FIXED = 5_000  # rows up to which a difference takes the time of its plan and of Spark's own
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,12 @@ class Costs:
     def compare(self, changed_rows: int) -> Compared | None:
         """None while one of the ways was not gone lately.
 
-        A difference takes as long as the last one of about the same size; per row where that one was smaller.
+        A difference takes as long as the last one of about the same size; per row where that one was smaller and rows
+        are what takes the time.
 
         >>> Costs((2.0,), ((1000, 0.5), (10, 0.3))).compare(4000)
+        Compared(differential=0.5, full=2.0)
+        >>> Costs((2.0,), ((1000, 0.5), (10, 0.3))).compare(20_000)
         Compared(differential=2.0, full=2.0)
         >>> Costs((2.0,), ()).compare(10) is None
         True
@@ -48,7 +52,7 @@ class Costs:
         if not self.full or not self.differential:
             return None
         rows, seconds = min(self.differential, key=lambda one: abs(log((one[0] + 1) / (changed_rows + 1))))
-        return Compared(seconds * max(1.0, changed_rows / max(rows, 1)), self.full[0])
+        return Compared(seconds * max(1.0, changed_rows / max(rows, _FIXED)), self.full[0])
 
 
 UNKNOWN = Costs()
