@@ -131,18 +131,8 @@ def _chunks(reader: Reader, relation: Relation, until: int) -> Iterator[tuple[li
     begin in one chunk and go on in the next, so what is before the latter includes the position it begins at.
     """
     for group in relations.raw_groups(reader.catalog, relation.id, until):
-        for number, files in enumerate(_bounded(group)):
+        for number, files in enumerate(segment.bounded(group, lambda one: one.rows, _CHUNK)):
             yield files, number > 0
-
-
-def _bounded(group: Sequence[Segment]) -> Iterator[list[Segment]]:
-    files: list[Segment] = []
-    for one in group:
-        if files and sum(other.rows for other in files) + one.rows > _CHUNK:
-            yield files
-            files = []
-        files.append(one)
-    yield files
 
 
 def _shapes(reader: Reader, relation: Relation) -> list[Relation]:

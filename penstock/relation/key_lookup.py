@@ -57,22 +57,10 @@ def find(
             whole.append(one)
         else:
             parts += _hits(home.path(one.path), schema, keys)
-    for some in _together(whole):
+    for some in segment.bounded(whole, lambda one: one.bytes, _TOGETHER):
         rows = segment.read(home, some, schema, after=after, until=until)
         parts.append(rows.filter(among(rows.select(keys.column_names), keys)))
     return pa.concat_tables(parts)
-
-
-def _together(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
-    """Many small files, or one large one."""
-    some: list[Segment] = []
-    for one in segments:
-        if some and sum(each.bytes for each in some) + one.bytes > _TOGETHER:
-            yield some
-            some = []
-        some.append(one)
-    if some:
-        yield some
 
 
 def _hits(path: Path, schema: pa.Schema, keys: pa.Table) -> Iterator[pa.Table]:

@@ -8,7 +8,7 @@ where several were put together, `_lsn` as well). Beside each file is one that d
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -212,6 +212,18 @@ def _make_durable(folder: Path, root: Path) -> None:
             if above == root:
                 break
         _durable.add(folder)
+
+
+def bounded(segments: Iterable[Segment], size: Callable[[Segment], int], most: int) -> Iterator[list[Segment]]:
+    """Segments in their order, as many at a time as stay within `most`; one that is larger comes alone."""
+    some: list[Segment] = []
+    for one in segments:
+        if some and sum(map(size, some)) + size(one) > most:
+            yield some
+            some = []
+        some.append(one)
+    if some:
+        yield some
 
 
 def read(

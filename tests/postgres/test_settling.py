@@ -48,14 +48,14 @@ def test_a_transaction_that_is_settled_in_parts(
     monkeypatch.setattr(ingest, "ROTATION", Rotation(rows=7))
     monkeypatch.setattr(settling, "_CHUNK", 10)
     files: list[int] = []
-    real = settling._bounded
+    real = settling._chunks
 
-    def counted(group: Any) -> Any:
-        found = list(real(group))
+    def counted(*given: Any) -> Any:
+        found = list(real(*given))
         files.append(len(found))
         return iter(found)
 
-    monkeypatch.setattr(settling, "_bounded", counted)
+    monkeypatch.setattr(settling, "_chunks", counted)
     with db.transaction():
         for step in range(3):
             db.execute("UPDATE t SET v = v + 1 WHERE id %% 2 = %s", (0,))
