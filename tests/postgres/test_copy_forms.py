@@ -178,13 +178,17 @@ def test_a_value_in_the_stream_while_the_table_is_copied(
 
 
 def test_one_odd_column_after_the_other(ps: penstock.Session, db: psycopg.Connection[Any], source_db: str) -> None:
-    """The second one becomes odd only after the first was looked at."""
+    """The second one becomes odd only after the first was looked at: with the first commit of the second time.
+
+    One worker, because two may be at the last range when the first time ends, and then there are fewer commits.
+    """
     db.execute(NAN_LAST)
+    options = {**OPTIONS, "copy_workers": 1}
     with failpoint.arm("copy.after_commit", after=3), pytest.raises(FailpointReached):
-        ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+        ps.add_source("shop", source_db, tables=["t"], **options)
     ps.engine.captures.close()
     db.execute("UPDATE t SET d = '-infinity' WHERE id = 400")
-    ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+    ps.add_source("shop", source_db, tables=["t"], **options)
     assert (held(ps, "t")["n"], held(ps, "t")["d"]) == ("string", "string")
     assert_equal(ps, db, "t")
 
