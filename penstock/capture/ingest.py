@@ -8,7 +8,7 @@ slot that is behind: what it sends again is at or before the position and is dro
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
@@ -40,15 +40,20 @@ from penstock.lsn import Lsn
 from penstock.relation.home import Home
 from penstock.relation.rotation import ROTATION
 from penstock.relation.segment import Form, Segment, SegmentWriter
-from penstock.zset import is_settled
+from penstock.zset import ABSENT, WEIGHT, is_settled
 
 # Files are written beside the reading when this much waits, and committed when so many rows are there, or all that was
 # asked for.
 _FLUSH_ROWS, _FLUSH_BYTES = 250_000, 48 << 20
 _COMMIT_ROWS = 1_000_000
+# A commit of so much at most is settled before it is written.
+AT_ONCE_ROWS, _AT_ONCE_BYTES = 10_000, 16 << 20
 _PAUSE = 1.0  # seconds between commits while tables are copied
 _OWN = {"toast_handling": "settle"}  # the changelog fills in what the WAL left out, exactly
 _PATIENCE = 300.0  # a server may decode one long transaction for minutes before it sends anything
+
+Settle = Callable[[sources.Source, Mapping[str, tuple[int, pa.Table]]], dict[str, pa.Table]]
+"""Settles changes that are in memory, by table with its version; gives those that can be settled now."""
 
 
 class Ingest:
@@ -67,7 +72,9 @@ class Ingest:
         *,
         progress: Progress | None = None,
         policy: SchemaPolicy | None = None,
+        settle: Settle | None = None,
     ) -> None:
+        self._settle = settle
         self._home = home
         self._catalog = catalog
         self.lease = lease
@@ -310,6 +317,22 @@ class Ingest:
             if not batch.complete:
                 give_back()
 
+    def _settle_at_once(self) -> None:
+        """Few changes that are all in memory: settled now, they are written and committed once instead of twice."""
+        tables = [table for table, _ in self._waiting]
+        if self._settle is None or self._attempt is not None or self._rows > AT_ONCE_ROWS or self._copies.under_way:
+            return
+        raw = {
+            table: (version, pa.concat_tables(parts))
+            for (table, version), parts in self._waiting.items()
+            if tables.count(table) == 1
+        }
+        raw = {table: (version, rows) for table, (version, rows) in raw.items() if self._form(table, rows) == "raw"}
+        if raw and sum(rows.nbytes for _, rows in raw.values()) <= _AT_ONCE_BYTES:
+            for table, rows in self._settle(self.source, raw).items():
+                version, _ = raw[table]
+                self._waiting[table, version] = [rows] if rows.num_rows else []
+
     def _write(self) -> int:
         """Have what waits put into files of the current attempt, after the last such; nothing of it counts yet."""
         if self._attempt is None:
@@ -327,17 +350,20 @@ class Ingest:
         for (table, version), parts in waiting.items():
             done = self._written.setdefault(table, [])
             writer = SegmentWriter(self._home, self._copies.folder(table), attempt, first=len(done))
-            pieces = self._copies.split(table, pa.concat_tables(parts))
+            pieces = self._copies.split(table, pa.concat_tables(parts)) if parts else []
             for rows in (part for piece in pieces for part in ROTATION.parts(piece)):
                 positions = pc.min_max(rows["_lsn"]).as_py()
-                form: Form = "settled" if is_settled(rows) and not self._may_be_unknown(table, rows) else "raw"
+                form = self._form(table, rows)
                 done.append(writer.write(rows, positions["min"], positions["max"], version=version, form=form))
 
-    def _may_be_unknown(self, table: str, rows: pa.Table) -> bool:
-        """Whether a row that is removed may never have been here."""
-        return sources.is_partial(self.source.options, table) and bool(pc.any(pc.less(rows["_weight"], 0)).as_py())
+    def _form(self, table: str, rows: pa.Table) -> Form:
+        """Of a table that was never copied, a row that is removed may never have been here."""
+        captured = ABSENT in rows.column_names
+        unknown = captured and sources.is_partial(self.source.options, table) and pc.min(rows[WEIGHT]).as_py() < 0
+        return "settled" if is_settled(rows) and not unknown else "raw"
 
     def _commit(self, checkpoint: Checkpoint, ready: Sequence[str], *, acknowledge: bool = True) -> None:
+        self._settle_at_once()
         attempt = self._write()
         self._finish_writing()
         hit("ingest.files_written")

@@ -23,7 +23,7 @@ from penstock.capture.config import SourceConfig
 from penstock.capture.connection import connect
 from penstock.capture.home_copy import Progress
 from penstock.capture.home_options import reader_options, schema_policy
-from penstock.capture.ingest import Ingest
+from penstock.capture.ingest import Ingest, Settle
 from penstock.capture.publication import read_publication
 from penstock.capture.recovery import Recovery
 from penstock.capture.selection import Selection
@@ -62,9 +62,10 @@ _OTHERWISE: dict[str, tuple[tuple[str, ...], str]] = {
 class Captures:
     """The sources of one home; each is captured by at most one process at a time."""
 
-    def __init__(self, home: Home, catalog: Catalog) -> None:
+    def __init__(self, home: Home, catalog: Catalog, settle: Settle | None = None) -> None:
         self._home = home
         self._catalog = catalog
+        self._settle = settle
         self._open: dict[str, Ingest] = {}
         self._changes = ChangedTables(home, catalog, self._alone)
         self._resumed: set[str] = set()  # opened to follow what they were paused for
@@ -199,7 +200,7 @@ class Captures:
         self.close(name)
         lease = self._catalog.lease(f"source {name}")  # Busy: somebody else's copy, not ours to take back
         try:
-            ingest = Ingest(self._home, self._catalog, name, lease, progress=progress)
+            ingest = Ingest(self._home, self._catalog, name, lease, progress=progress, settle=self._settle)
             self._open[name] = ingest
             ingest.finish_copies()
             ingest.reach(ingest.server_position())
@@ -276,7 +277,7 @@ class Captures:
             lease = self._catalog.lease(f"source {name}")
             policy = self._changes.policy(sources.get(self._catalog, name))
             try:
-                self._open[name] = Ingest(self._home, self._catalog, name, lease, policy=policy)
+                self._open[name] = Ingest(self._home, self._catalog, name, lease, policy=policy, settle=self._settle)
             except BaseException:
                 lease.release()
                 raise

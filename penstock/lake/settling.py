@@ -2,11 +2,14 @@
 
 Each commit of capture is settled as a unit (a very large one in parts) against the state just before it, which includes
 what was settled before it in the same step. Readers see the source's new cut only when all its tables are there.
+
+A small commit is settled while it is still in memory (`settle_at_once`), and is then written once, in its final form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,8 +19,9 @@ import pyarrow.compute as pc
 from penstock.catalog import relations, sources
 from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Relation
-from penstock.catalog.sources import is_partial
+from penstock.catalog.sources import Source, is_partial
 from penstock.catalog.store import Catalog
+from penstock.errors import PenstockError
 from penstock.failpoint import hit
 from penstock.lake.reader import Reader
 from penstock.lake.settle import removals, settle
@@ -27,6 +31,8 @@ from penstock.relation.rotation import ROTATION
 from penstock.relation.segment import Segment, SegmentWriter
 from penstock.relation.translation import translation
 from penstock.zset import ABSENT
+
+log = logging.getLogger("penstock.lake")
 
 _CHUNK = 2_000_000  # rows of one table that are settled in memory at a time
 _LARGE = 1_000_000  # a TRUNCATE of a table with more rows is settled in parts
@@ -56,6 +62,43 @@ def settle_source(reader: Reader, catalog: Catalog, lease: Lease, name: str) -> 
     return source.captured
 
 
+def settle_at_once(reader: Reader, source: Source, raw: Mapping[str, tuple[int, pa.Table]]) -> dict[str, pa.Table]:
+    """Changes that are captured and not written yet, by table with its version: those of them that can be settled now.
+
+    The others are written as they are and wait: in front of them something waits, the table has a new shape, its rows
+    are too many to be removed here, or they cannot be settled, which the settle step will tell.
+    """
+    waiting = relations.waiting_of(reader.catalog, source.id)
+    there = reader.beside({})
+    done: dict[str, pa.Table] = {}
+    for relation in relations.of_source(reader.catalog, source.name):
+        version, rows = raw.get(relation.table, (0, None))
+        if rows is None or version != relation.version or relation.id in waiting:
+            continue
+        before = pc.min(rows["_lsn"]).as_py() - 1
+        if before < relation.shaped or (_truncates(rows) and _about(there, relation) > _LARGE):
+            continue
+        try:
+            done[relation.table] = _settled(there, relation, rows, before, is_partial(source.options, relation.table))
+        except PenstockError as error:
+            log.info("changes of %s wait for the settle step: %s", relation.name, error.message)
+    return done
+
+
+def _settled(there: Reader, shape: Relation, raw: pa.Table, before: int, partial: bool) -> pa.Table:
+    return settle(
+        raw,
+        shape.schema,
+        lambda keys: there.lookup(shape, keys, before),
+        lambda: there.rows_arrow(shape, before),
+        partial=partial,
+    )
+
+
+def _truncates(raw: pa.Table) -> bool:
+    return bool(pc.any(pc.equal(raw["_op"], "T")).as_py())
+
+
 def _settle_table(reader: Reader, relation: Relation, attempt: int, until: int, *, partial: bool) -> list[Segment]:
     writer = SegmentWriter(reader.home, relation.folder, attempt)
     done: list[Segment] = []
@@ -69,13 +112,7 @@ def _settle_table(reader: Reader, relation: Relation, attempt: int, until: int, 
             if piece.truncate:
                 done += _removed(there, writer, shape, raw, before)
                 continue
-            rows = settle(
-                raw,
-                shape.schema,
-                lambda keys, there=there, shape=shape, before=before: there.lookup(shape, keys, before),  # type: ignore[misc]
-                lambda there=there, shape=shape, before=before: there.rows_arrow(shape, before),  # type: ignore[misc]
-                partial=partial,
-            )
+            rows = _settled(there, shape, raw, before, partial)
             for part in ROTATION.parts(rows) if rows.num_rows else ():
                 positions = pc.min_max(part["_lsn"]).as_py()
                 done.append(writer.write(part, positions["min"], positions["max"], version=shape.version))
@@ -95,7 +132,7 @@ def _pieces(
 ) -> Iterator[tuple[Relation, pa.Table, _Piece]]:
     """Rows of one shape each; of a large table, each TRUNCATE by itself."""
     for shape, raw in _by_shape(reader, files, shapes):
-        if not pc.any(pc.equal(raw["_op"], "T")).as_py() or _about(reader, relation) <= _LARGE:
+        if not _truncates(raw) or _about(reader, relation) <= _LARGE:
             yield shape, raw, _Piece()
             continue
         rows = raw.sort_by([("_lsn", "ascending"), ("_seq", "ascending")]).combine_chunks()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from penstock.capture.lifecycle import Captures
 from penstock.catalog import relations, sources, stream_tables
 from penstock.catalog.relations import Relation
+from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
 from penstock.config import Settings
 from penstock.cut import Frontier
@@ -19,6 +20,7 @@ from penstock.refresh.positions import position_at, readable
 from penstock.relation.home import Home
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from penstock.lake.publish import Published
@@ -37,7 +39,7 @@ class Engine:
         self.home = home
         self.settings = settings
         self.catalog = Catalog(home, catalog)
-        self.captures = Captures(home, self.catalog)
+        self.captures = Captures(home, self.catalog, self._settle_at_once)
         self._given_spark = spark
         self._starting = threading.Lock()
 
@@ -81,6 +83,11 @@ class Engine:
         from penstock.lake.reader import Reader
 
         return Reader(self.home, self.catalog, lambda: self.spark)
+
+    def _settle_at_once(self, source: Source, raw: Mapping[str, tuple[int, pa.Table]]) -> dict[str, pa.Table]:
+        from penstock.lake.settling import settle_at_once
+
+        return settle_at_once(self._settling, source, raw)
 
     def read_anew(self) -> None:
         """Forget what reading remembers: the files are what counts."""

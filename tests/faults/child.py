@@ -12,7 +12,7 @@ from typing import Any
 
 import penstock
 from penstock import failpoint
-from penstock.capture import pull
+from penstock.capture import ingest, pull
 
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(["penstock.session"])
@@ -48,6 +48,8 @@ def _capture(
     pulls = options.get("reader") == "pull"
     if pulls:
         pull._LAST = 0  # else what is less than a megabyte is left to the stream
+    if killed_at.startswith("settle"):
+        ingest.AT_ONCE_ROWS = -1
     failpoint.arm_from_environment(f"{killed_at}=kill")
     with penstock.connect(home=home, catalog=catalog) as ps:
         ps.add_source("shop", source, tables=["public.*"], **options)

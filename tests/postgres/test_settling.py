@@ -37,6 +37,7 @@ def source(db: psycopg.Connection[Any], table: str) -> Counter[Any]:
     return Counter(db.execute(f"SELECT * FROM {table}").fetchall())
 
 
+@pytest.mark.usefixtures("settled_later")
 def test_a_transaction_that_is_settled_in_parts(
     ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

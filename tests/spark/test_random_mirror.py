@@ -20,6 +20,7 @@ from servers import EmbeddedPostgres
 from spark.random_mirror import Life, Step, lives
 
 import penstock
+from penstock.capture import ingest
 from penstock.lake import folding
 
 LIVES = int(os.environ.get("PENSTOCK_LIVES", "8"))
@@ -59,6 +60,7 @@ def test_the_mirror_equals_its_sources_whatever_happens(
     number = next(_numbers)
     if number % 2:
         monkeypatch.setattr(folding, "OVERWRITE", folding.Cost(1e9, 0, 0))  # by MERGE, else mostly written anew
+    monkeypatch.setattr(ingest, "AT_ONCE_ROWS", (-1, 5, 10_000)[number % 3])  # settled later, some of it, or at once
 
     def opened() -> Any:
         return penstock.connect(home=tmp_path / "home", catalog=catalog_db, spark=spark)

@@ -1,0 +1,140 @@
+"""Small commits are settled before they are written: one file, one commit, and the same rows as by the settle step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from servers import server_version
+
+import penstock
+from penstock.capture import ingest
+from penstock.catalog import relations, sources
+from penstock.errors import SourceError
+from penstock.lake import settling
+
+OPTIONS = {"assume_no_truncate": True} if server_version() < 11 else {}
+
+
+@pytest.fixture
+def db(source_db: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(source_db, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, v int, big text)")
+        connection.execute("ALTER TABLE t ALTER big SET STORAGE EXTERNAL")
+        connection.execute("INSERT INTO t SELECT i, i, repeat('x', 3000 + i) FROM generate_series(1, 40) i")
+        yield connection
+
+
+def equal(ps: penstock.Session, db: psycopg.Connection[Any]) -> bool:
+    relation, position, _ = ps.engine.position("t")
+    found = ps.engine.reader.rows_arrow(relation, position)
+    return Counter(tuple(row.values()) for row in found.to_pylist()) == Counter(db.execute("SELECT * FROM t"))
+
+
+def purposes(ps: penstock.Session) -> Counter[str]:
+    return Counter(row["purpose"] for row in ps.catalog.all("SELECT purpose FROM rounds"))
+
+
+def test_one_commit_makes_a_change_readable(ps: penstock.Session, db: psycopg.Connection[Any], source_db: str) -> None:
+    ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+    before = purposes(ps)
+    for step in range(3):
+        with db.transaction():
+            db.execute("UPDATE t SET v = v + 1 WHERE id %% 2 = %s", (step % 2,))  # of `big`, the log has nothing
+            db.execute("UPDATE t SET id = id + 1000, v = 0 WHERE id = %s", (10 + step,))
+            db.execute("DELETE FROM t WHERE id = %s", (30 + step,))
+            db.execute("UPDATE t SET v = v * 2 WHERE id > 1000")
+        ps.catch_up()
+        assert equal(ps, db)
+    assert purposes(ps) - before == Counter(ingest=3)
+    raw = ps.catalog.one("SELECT count(*) AS n FROM segments WHERE form = 'raw'")
+    assert raw == {"n": 0}
+
+
+@pytest.mark.since(11, "TRUNCATE in the stream")
+def test_a_truncate(ps: penstock.Session, db: psycopg.Connection[Any], source_db: str) -> None:
+    ps.add_source("shop", source_db, tables=["t"])
+    with db.transaction():
+        db.execute("UPDATE t SET v = 0")
+        db.execute("TRUNCATE t")
+        db.execute("INSERT INTO t VALUES (1, 1, 'y'), (2, 2, 'y')")
+        db.execute("UPDATE t SET v = v + 1")
+    ps.catch_up()
+    assert equal(ps, db)
+    with db.transaction():
+        db.execute("INSERT INTO t VALUES (3, 3, 'y')")
+        db.execute("TRUNCATE t")
+    ps.catch_up()
+    assert equal(ps, db)
+
+
+def test_what_waits_is_settled_first(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change of a row whose change before is captured and not yet settled."""
+    ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+    with monkeypatch.context() as later:
+        later.setattr(ingest, "AT_ONCE_ROWS", -1)
+        db.execute("UPDATE t SET v = 100 WHERE id = 1")
+        ps.engine.captures.catch_up("shop")  # without the settle step
+    db.execute("UPDATE t SET v = v + 1 WHERE id = 1")
+    ps.engine.captures.catch_up("shop")
+    shop = sources.get(ps.catalog, "shop")
+    assert shop.settled is not None
+    assert shop.captured is not None
+    assert shop.settled < shop.captured
+    assert len(relations.waiting_of(ps.catalog, shop.id)) == 1
+    ps.catch_up()
+    assert equal(ps, db)
+
+
+def test_a_new_shape_waits(ps: penstock.Session, db: psycopg.Connection[Any], source_db: str) -> None:
+    ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+    db.execute("UPDATE t SET v = 1 WHERE id = 1")
+    with db.transaction():
+        db.execute("UPDATE t SET v = 2 WHERE id = 2")
+        db.execute("ALTER TABLE t ADD c int")
+        db.execute("UPDATE t SET c = v WHERE id < 5")
+    ps.catch_up()
+    assert equal(ps, db)
+    db.execute("UPDATE t SET c = c + 1 WHERE id < 5")
+    before = purposes(ps)
+    ps.catch_up()
+    assert equal(ps, db)
+    assert purposes(ps) - before == Counter(ingest=1)
+
+
+def test_what_cannot_be_settled_is_captured_all_the_same(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is durable and the slot may go on; the settle step tells what is wrong."""
+    ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+
+    def parted(*_: object, **__: object) -> None:
+        raise SourceError("a change refers to a row that is not known here")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(settling, "settle", parted)
+        db.execute("UPDATE t SET v = 5 WHERE id = 1")
+        with pytest.raises(SourceError, match="not known here"):
+            ps.catch_up()
+        shop = sources.get(ps.catalog, "shop")
+        assert len(relations.waiting_of(ps.catalog, shop.id)) == 1
+    ps.catch_up()
+    assert equal(ps, db)
+
+
+def test_rows_of_a_table_that_was_never_copied(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str
+) -> None:
+    """What is removed and was never here is nothing at all."""
+    ps.add_source("shop", source_db, tables=["t"], snapshot_mode="never", **OPTIONS)
+    db.execute("DELETE FROM t WHERE id = 1")
+    ps.catch_up()
+    db.execute("UPDATE t SET v = 7, big = 'new' WHERE id = 2")
+    ps.catch_up()
+    relation, position, _ = ps.engine.position("t")
+    assert ps.engine.reader.rows_arrow(relation, position).to_pylist() == [{"id": 2, "v": 7, "big": "new"}]
