@@ -255,9 +255,10 @@ class HomeCopies:
                 work(connection, stopped)
             except FormChanged as misfit:
                 with self._lock:
-                    again, one.misfit = one.misfit is not None, misfit
-                if not again and self._progress:
-                    self._progress(one.copy.name, -one.reported)
+                    one.misfit = one.misfit or misfit
+                    reported, one.reported = one.reported, 0
+                if reported and self._progress:
+                    self._progress(one.copy.name, -reported)
 
         return run
 
@@ -273,7 +274,8 @@ class HomeCopies:
     def _report(self, one: _Table, count: int) -> bool:
         """Whether rows count: those of a copy that will start again do not."""
         with self._lock:
-            one.reported += count
+            if one.misfit is None:
+                one.reported += count
             return one.misfit is None
 
     def _stamped(self, one: _Table, rows: Rows) -> pa.Table:
