@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Literal, cast
@@ -217,33 +217,69 @@ def described(s: Segment) -> tuple[object, ...]:
     return s.path, s.rows, s.bytes, s.low, s.high, s.version, s.form, *times, s.checksum, json.dumps(s.ranges)
 
 
+@dataclass(frozen=True)
+class Listed:
+    """The segments of a relation that hold rows after a position, oldest first, as the catalog listed them once."""
+
+    relation: str
+    after: int
+    retained: int
+    segments: tuple[Segment, ...]
+
+    def within(self, after: int, until: int) -> list[Segment]:
+        """Those that hold rows of the range (after, until]. Raises if some may be gone."""
+        if after < min(self.retained, until):
+            raise NotRetained(
+                f"changes of {self.relation} up to {self.retained} are not kept any more; asked for from {after}",
+                hint="Read it at a later frontier. A pin, or a longer changelog_retention, keeps what you need.",
+            )
+        return [one for one in self.segments if one.high > after and one.low <= until]
+
+
 def segments(catalog: Catalog, relation_id: int, after: int, until: int, *, form: Form = "settled") -> list[Segment]:
     """Segments that hold rows of the range (after, until], oldest first. Raises if some may be gone."""
+    listed = list_segments(catalog, {relation_id: after}, until, form=form)
+    return listed[relation_id].within(after, until) if relation_id in listed else []
+
+
+def list_segments(
+    catalog: Catalog, after: Mapping[int, int], until: int = (1 << 63) - 1, *, form: Form = "settled"
+) -> dict[int, Listed]:
+    """Of each relation the segments after its position, by one query."""
     rows = catalog.all(
-        "SELECT r.name, r.retained, s.path, s.rows, s.bytes, s.low, s.high, s.version, s.form, s.first_time, "
-        "s.last_time, s.checksum, s.ranges FROM relations r LEFT JOIN segments s "
-        "ON s.relation_id = r.id AND s.form = %s AND s.high > %s AND s.low <= %s WHERE r.id = %s ORDER BY s.high, s.id",
-        form, after, until, relation_id,
+        "SELECT r.id, r.name, r.retained, s.path, s.rows, s.bytes, s.low, s.high, s.version, s.form, s.first_time, "
+        "s.last_time, s.checksum, s.ranges "
+        "FROM unnest(%s::int[], %s::bigint[]) w (id, after) JOIN relations r ON r.id = w.id LEFT JOIN segments s "
+        "ON s.relation_id = r.id AND s.form = %s AND s.high > w.after AND s.low <= %s ORDER BY s.high, s.id",
+        list(after), [int(position) for position in after.values()], form, until,
     )  # fmt: skip
-    if rows and after < min(rows[0]["retained"], until):
-        raise NotRetained(
-            f"changes of {rows[0]['name']} up to {rows[0]['retained']} are not kept any more; asked for from {after}",
-            hint="Read it at a later frontier. A pin, or a longer changelog_retention, keeps what you need.",
-        )
-    return [
-        Segment.from_row({name: value for name, value in row.items() if name not in ("name", "retained")})
-        for row in rows
-        if row["path"] is not None
-    ]
+    found: dict[int, list[Segment]] = {}
+    relations: dict[int, tuple[str, int]] = {}
+    for row in rows:
+        id_, name, retained = row.pop("id"), row.pop("name"), row.pop("retained")
+        relations[id_] = (name, retained)
+        own = found.setdefault(id_, [])
+        if row["path"] is not None:
+            own.append(Segment.from_row(row))
+    return {id_: Listed(name, after[id_], kept, tuple(found[id_])) for id_, (name, kept) in relations.items()}
 
 
 def bases(catalog: Catalog, relation_id: int) -> list[Base]:
     """All bases of a relation, newest first."""
+    return list_bases(catalog, [relation_id])[relation_id]
+
+
+def list_bases(catalog: Catalog, identifiers: Collection[int]) -> dict[int, list[Base]]:
+    """All bases of each relation, newest first, by one query."""
     rows = catalog.all(
-        "SELECT position, delta_version, rows, version FROM bases WHERE relation_id = %s ORDER BY position DESC",
-        relation_id,
+        "SELECT relation_id, position, delta_version, rows, version FROM bases WHERE relation_id = ANY(%s) "
+        "ORDER BY position DESC",
+        list(identifiers),
     )
-    return [Base(**row) for row in rows]
+    found: dict[int, list[Base]] = {id_: [] for id_ in identifiers}
+    for row in rows:
+        found[row.pop("relation_id")].append(Base(**row))
+    return found
 
 
 def record_base(commit: Commit, relation_id: int, base: Base) -> None:

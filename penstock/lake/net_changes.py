@@ -53,6 +53,11 @@ class PlainChanges:
         self._most = most
         self._known: OrderedDict[tuple[tuple[int, int], int], tuple[int, pa.Table]] = OrderedDict()
 
+    def end(self, relation: tuple[int, int], after: int) -> int:
+        """Up to where the changes after a position are known."""
+        known = self._known.get((relation, after))
+        return after if known is None else known[0]
+
     def get(
         self,
         relation: tuple[int, int],

@@ -6,7 +6,7 @@ relation as people know it: plain rows, each as often as it occurs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.catalog import relations
-from penstock.catalog.relations import Base, Relation
+from penstock.catalog.relations import Base, Listed, Relation
 from penstock.catalog.store import Catalog
 from penstock.errors import NotRetained
 from penstock.lake.arrow_exchange import to_arrow, to_spark
@@ -101,6 +101,31 @@ class Reader:
             self._asked[key] = ask(self.catalog, *what)
         return cast(T, self._asked[key])
 
+    def ask_ahead(self, wanted: Mapping[int, int]) -> None:
+        """Ask the catalog at once for what a piece of work (`beside`) needs of several relations: their bases, and
+        their segments since these or the given position, whichever is earlier."""
+        newest = self._ask_bases(wanted)
+        self._ask_segments({id_: min(position, newest[id_]) for id_, position in wanted.items()})
+
+    def ask_before_lookups(self, wanted: Sequence[Relation]) -> None:
+        """The same where only `lookup` is asked for: what it remembers need not be listed again."""
+        newest = self._ask_bases([one.id for one in wanted])
+        self._ask_segments({
+            one.id: self._plain.end((one.id, one.version), newest[one.id]) for one in wanted
+        })  # fmt: skip
+
+    def _ask_bases(self, identifiers: Collection[int]) -> dict[int, int]:
+        """Gives the position of the newest base of each."""
+        assert self._asked is not None
+        bases = relations.list_bases(self.catalog, identifiers)
+        self._asked |= {(relations.bases, id_): found for id_, found in bases.items()}
+        return {id_: found[0].position if found else -1 for id_, found in bases.items()}
+
+    def _ask_segments(self, after: Mapping[int, int]) -> None:
+        assert self._asked is not None
+        listed = relations.list_segments(self.catalog, after)
+        self._asked |= {(Listed, id_): found for id_, found in listed.items()}
+
     def base(self, relation: Relation) -> Base | None:
         """The newest base that can be read in the relation's version; None is an empty base before everything."""
         found = self._once(relations.bases, relation.id)
@@ -150,6 +175,9 @@ class Reader:
 
     def committed(self, relation: Relation, after: int, until: int) -> list[Segment]:
         """Without those that are only written."""
+        listed = self._asked.get((Listed, relation.id)) if self._asked else None
+        if listed is not None and listed.after <= after:
+            return cast(Listed, listed).within(after, until)
         return self._once(relations.segments, relation.id, after, until)
 
     def _waiting(self, relation: Relation, after: int, until: int) -> list[Segment]:

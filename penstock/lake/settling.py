@@ -69,12 +69,16 @@ def settle_at_once(reader: Reader, source: Source, raw: Mapping[str, tuple[int, 
     are too many to be removed here, or they cannot be settled, which the settle step will tell.
     """
     waiting = relations.waiting_of(reader.catalog, source.id)
+    found = [
+        one
+        for one in relations.of_source(reader.catalog, source.name)
+        if one.table in raw and one.version == raw[one.table][0] and one.id not in waiting
+    ]
     there = reader.beside({})
+    there.ask_before_lookups(found)
     done: dict[str, pa.Table] = {}
-    for relation in relations.of_source(reader.catalog, source.name):
-        version, rows = raw.get(relation.table, (0, None))
-        if rows is None or version != relation.version or relation.id in waiting:
-            continue
+    for relation in found:
+        _, rows = raw[relation.table]
         before = pc.min(rows["_lsn"]).as_py() - 1
         if before < relation.shaped or (_truncates(rows) and _about(there, relation) > _LARGE):
             continue

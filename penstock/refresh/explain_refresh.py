@@ -28,7 +28,7 @@ def explain_refresh(engine: Engine, table: StreamTable) -> str:
     refresh = TableRefresh(engine.catalog, engine.plans, standing, engine.settings.differential_max_change_ratio)
     costs = learned(engine.catalog, table.relation_id)
     try:
-        task = refresh.decide(engine.reader, table, ())
+        task = refresh.decide(engine.reader.beside({}), table, ())
     except Suspended as why:
         return f"refreshed now: {why.message}"
     lines = [f"refreshed now: {task.decision.action}, {task.decision.reason}"]

@@ -35,30 +35,37 @@ def sources_of(relation_id: int, known: Mapping[int, Relation], tables: Mapping[
 def position_at(catalog: Catalog, relation: Relation, frontier: Frontier) -> int:
     """The position of a relation at a frontier over (at least) its own sources."""
     if relation.source is not None:
-        if relation.source not in frontier:
-            raise NotRetained(f"{frontier} says nothing of source {relation.source!r}, which {relation.name} is from")
-        cut = frontier[relation.source]
+        position = table_position(relation, frontier)
         now = sources.get(catalog, relation.source).settled
-        if now is None or cut > now:
+        if now is None or position > now:
             raise NotRetained(
-                f"{relation.name} is readable up to {now}, not yet up to {cut}",
+                f"{relation.name} is readable up to {now}, not yet up to {Lsn(position)}",
                 hint="Call catch_up() first, or ask for an earlier frontier.",
             )
-        if cut < relation.since:
-            raise NotRetained(
-                f"{relation.name} is readable from {Lsn(relation.since)} on, not at {cut}",
-                hint="Its rows were copied at that point; what was before is not known here.",
-            )
-        if relation.ended is not None and cut > relation.ended:
-            raise NotRetained(
-                f"{relation.name} is readable up to {Lsn(relation.ended)}, not at {cut}: {relation.ended_because}",
-                hint="Without a frontier, or at an earlier one, its last state can be read.",
-            )
-        _check_retained(relation, int(cut), f"at {cut}")
-        return int(cut)
+        return position
     found = reached(catalog, relation, frontier)
     _check_retained(relation, found, f"at {frontier}")
     return found
+
+
+def table_position(relation: Relation, frontier: Frontier) -> int:
+    """The position of a captured table at a frontier that is known to be readable."""
+    source = str(relation.source)
+    if source not in frontier:
+        raise NotRetained(f"{frontier} says nothing of source {source!r}, which {relation.name} is from")
+    cut = frontier[source]
+    if cut < relation.since:
+        raise NotRetained(
+            f"{relation.name} is readable from {Lsn(relation.since)} on, not at {cut}",
+            hint="Its rows were copied at that point; what was before is not known here.",
+        )
+    if relation.ended is not None and cut > relation.ended:
+        raise NotRetained(
+            f"{relation.name} is readable up to {Lsn(relation.ended)}, not at {cut}: {relation.ended_because}",
+            hint="Without a frontier, or at an earlier one, its last state can be read.",
+        )
+    _check_retained(relation, int(cut), f"at {cut}")
+    return int(cut)
 
 
 def reached(catalog: Catalog, relation: Relation, frontier: Frontier) -> int:

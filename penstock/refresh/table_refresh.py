@@ -19,7 +19,7 @@ from penstock.refresh.compute import Input, Prepared, Stored
 from penstock.refresh.costs import UNKNOWN, WINDOW, Costs
 from penstock.refresh.decision import VERY_FEW_ROWS, Action, Decision, Mode, Situation, decide
 from penstock.refresh.plans import Plan, Plans
-from penstock.refresh.positions import position_at, reached
+from penstock.refresh.positions import reached, table_position
 from penstock.refresh.standing import Standing
 from penstock.relation.segment import Segment, SegmentWriter
 
@@ -90,6 +90,7 @@ class TableRefresh:
         lost = None if basis is None else _lost(inputs)
         if basis is None or lost:
             return Task(table, decide(situation(reinitialize=marked or lost)), inputs, None)
+        reader.ask_ahead({one.relation.id: one.before for one in inputs})
         changed = sum(reader.changed_rows(one.relation, one.before, one.after) for one in inputs)
         total, costs = 0, UNKNOWN
         if changed > VERY_FEW_ROWS and table.mode == Mode.AUTO:
@@ -101,6 +102,10 @@ class TableRefresh:
         table, decision, inputs = task.table, task.decision, task.inputs
         plan, stored = self._planned(table)
         outputs = stored.relations
+        reader.ask_ahead({
+            **{one.relation.id: one.before for one in inputs},
+            **{one.id: PENDING for one in outputs.values()},
+        })  # fmt: skip
         writers = {name: SegmentWriter(reader.home, one.folder, attempt) for name, one in outputs.items()}
         if decision.action in (Action.FULL, Action.REINITIALIZE):
             changes = compute.full_refresh(reader, plan, inputs, stored, writers)
@@ -129,7 +134,7 @@ class TableRefresh:
             source = str(relation.source)
             if relation.ended is not None and target[source] > relation.ended:
                 raise Suspended(f"a stream table is suspended: {relation.ended_because}")
-            return Input(relation, before[source] if before else -1, position_at(self._catalog, relation, target))
+            return Input(relation, before[source] if before else -1, table_position(relation, target))
         sources = self._standing.sources_of(relation.id)
         old = -1 if before is None else _reached(self._catalog, relation, before.only(sources))
         if relation.id in pending:

@@ -56,6 +56,15 @@ class RecentFiles:
         self._keep(path, _Kept(status, rows))
         return rows.select(list(columns))
 
+    def remember(self, path: Path, rows: pa.Table, size: int) -> None:
+        """A file of so many bytes that was just written."""
+        if size <= self._largest and rows.nbytes <= self._room // 16:
+            found = path.stat()
+            whole = rows.filter(
+                pa.repeat(True, rows.num_rows)
+            )  # its own memory: a part of a batch would hold all of it
+            self._keep(path, _Kept((found.st_ino, found.st_size, found.st_mtime_ns), whole))
+
     def _keep(self, path: Path, kept: _Kept) -> None:
         with self._lock:
             before = self._kept.pop(path, None)

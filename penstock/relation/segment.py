@@ -84,7 +84,9 @@ class SegmentWriter:
         content = memoryview(sink.getvalue())
         with writing(path):
             path.write_bytes(content)
-        return self._described(path, footers[0], checksum_of(content), low, high, version, form)
+        described = self._described(path, footers[0], checksum_of(content), low, high, version, form)
+        RECENT.remember(path, rows, described.bytes)
+        return described
 
     def next_path(self) -> Path:
         folder = self._home.segments(self._folder, datetime.now(UTC))

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 
 from rich.console import Console
 
@@ -44,14 +45,13 @@ def _measure(there: Ground) -> list[Figure]:
     warm = max(5, samples // 3)  # until the JVM has compiled what is run again and again
     with spark_clock() as clock, _running(there.ps), _load(there, warm + samples) as seconds:
         there.say(f"{_RATE:g} transactions a second; {warm} samples to get warm")
-        for _ in range(warm):
-            next(seconds)
+        list(islice(seconds, warm))
         clock.queries.clear()
         there.say(f"{samples} samples")
         taken = sorted(seconds)
-        query = statistics.median(clock.queries[_VIEW])
     if len(taken) < samples:
         raise PenstockError(f"the load ended after {len(taken)} of {samples} samples")
+    query = statistics.median(clock.queries[_VIEW])
     p50, p99 = statistics.median(taken), taken[min(len(taken) - 1, round(0.99 * len(taken)))]
     beside = f"one warm Spark query of its delta ({query * 1000:.0f} ms)"
     return [

@@ -18,6 +18,7 @@ from penstock.lsn import Lsn
 
 _GAP = 0.4  # seconds between two samples, on average
 _LOOK = 0.005
+_PATIENCE = 120.0  # seconds until a view counts as stopped
 _FRONTIER = """
     SELECT frontier ->> 'shop' FROM penstock.frontiers
     WHERE relation_id = (SELECT id FROM penstock.relations WHERE name = %s) ORDER BY round DESC LIMIT 1
@@ -43,11 +44,12 @@ def _sample(db: psycopg.Connection[Any], frontiers: psycopg.Connection[Any], vie
     row = db.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
     assert row is not None
     lsn = Lsn.parse(row[0])
-    while True:
+    while time.perf_counter() - committed < _PATIENCE:
         reached = frontiers.execute(_FRONTIER, (view,)).fetchone()
         if reached is not None and Lsn.parse(reached[0]) >= lsn:
             return time.perf_counter() - committed
         time.sleep(_LOOK)
+    raise TimeoutError(f"a commit was not in {view} after {_PATIENCE:.0f} s")
 
 
 if __name__ == "__main__":
