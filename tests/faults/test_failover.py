@@ -97,7 +97,8 @@ class Pair:
 
     def wait_for_standby(self) -> None:
         with application(self.dsn) as there, application(self.promoted_dsn) as here:
-            (end,) = there.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+            there.execute("SELECT pg_logical_emit_message(true, 'test', '')")  # what is written is then flushed as well
+            (end,) = there.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
             replayed = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
             until(lambda: here.execute(replayed, [end]).fetchone()[0])
 
