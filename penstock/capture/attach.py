@@ -17,7 +17,7 @@ import psycopg
 from penstock import failpoint
 from penstock.capture import ddl_trigger
 from penstock.capture.checkpoint import Checkpoint
-from penstock.capture.checks import check_new, check_readable, check_role, check_server, check_truncates
+from penstock.capture.checks import check_new, check_promoted, check_readable, check_role, check_server, check_truncates
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import Connection, connect, connect_replication
 from penstock.capture.continuity import check_same_log
@@ -46,8 +46,8 @@ from penstock.capture.slot import (
     create_slot,
     drop_slot,
     identify,
+    identify_after,
     read_slot,
-    timeline_end,
     wait_until_free,
 )
 from penstock.capture.snapshot import SnapshotReader
@@ -92,6 +92,7 @@ class Attached:
     only: bool = False  # nothing comes after the copy
     before: Lsn = NOWHERE  # where the caller stands until the copy is delivered whole
     copy: PreparedCopy | None = None  # the same copy, for whoever reads it without the stream
+    switch: Lsn | None = None  # where the timeline of the checkpoint ended, if the server is on a later one
 
 
 def attach_new(
@@ -144,15 +145,13 @@ def attach_restored(
     expected: Mapping[str, Schema] | None,
     storages: Mapping[str, Known] | None = None,
 ) -> Attached:
+    check_promoted(connection)
     check_server(connection)
     check_truncates(connection, config.assume_no_truncate)
     check_role(connection)
     status = read_slot(connection, config.slot_name)
     with closing(connect_replication(config.dsn)) as replication:
-        identity = identify(replication)
-        switch = None
-        if state.system_identifier == identity.system_identifier and state.timeline < identity.timeline:
-            switch = timeline_end(replication, state.timeline, identity.timeline)
+        identity, switch = identify_after(replication, state)
     check_restorable(state, config.database, config.slot_name, identity, status, switch)
     wait_until_free(connection, config.slot_name)
     tables = discover(connection, config.tables, config.partitions)
@@ -185,7 +184,7 @@ def attach_restored(
     if config.snapshot_mode == "always":
         snapshot = copy_again(connection, config, tables)
         return Attached(identity, tables, snapshot.point, snapshot.reader(anew=True), before=state.lsn)
-    return Attached(identity, tables, state.lsn, None)
+    return Attached(identity, tables, state.lsn, None, switch=switch)
 
 
 def remove(dsn: str, slot: str, publication: str) -> None:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 
 from penstock.capture import membership
 from penstock.capture.home_options import SchemaPolicy, schema_policy
+from penstock.capture.recovery import check_server
 from penstock.catalog import copies, source_events, sources
 from penstock.catalog.lease import Lease
 from penstock.catalog.source_events import SourceEvent
@@ -62,6 +63,8 @@ class ChangedTables:
         if source.checkpoint is None:
             return {}
         found = membership.look_around(self._catalog, source)
+        if found.gone or found.made_again or found.new:
+            check_server(source)  # one that was put back, or promoted without them, lacks tables for another reason
         for table in found.gone:
             self._end(source, table, f"{table} does not exist any more")
         for table in found.made_again:
@@ -69,6 +72,11 @@ class ChangedTables:
         for table in found.new:
             self._take_in(source, table)
         return found.changed if self.policy(source) == "follow" else {}
+
+    def let_go(self, source: Source) -> None:
+        """End what is not on the server, which is another one now: the rest can be copied from there."""
+        for table in membership.look_around(self._catalog, source).gone:
+            self._end(source, table, f"{table} does not exist on the server that took the place of the last one")
 
     def copy_instead(self, name: str, change: SchemaChanged) -> None:
         """A table that cannot be followed is copied again, and the source's others go on; if that may not be, stop.

@@ -11,7 +11,7 @@ from penstock.capture.discover import SourceTable, discover, spell
 from penstock.capture.publication import Publication, check_publication, read_publication
 from penstock.capture.selection import EVERYTHING, Selection, select
 from penstock.capture.slot import read_slot, slot_exists
-from penstock.errors import MissingPrivilege, NoSlotLeft, NotYet, SourceError, UnsafeTable
+from penstock.errors import MissingPrivilege, NoSlotLeft, NotYet, SourceError, SourceUnreachable, UnsafeTable
 from penstock.relation.schema import Schema
 
 OLDEST = 100000
@@ -99,6 +99,16 @@ def check_server(connection: Connection) -> None:
         raise SourceError(
             f"the source has wal_level={wal_level}, which does not log what capture needs",
             hint="Run ALTER SYSTEM SET wal_level = 'logical' and restart the server.",
+        )
+
+
+def check_promoted(connection: Connection) -> None:
+    """A standby where the primary was captured: it may be about to take its place, so that is worth waiting for."""
+    if _row(connection, "SELECT pg_is_in_recovery()")[0]:
+        raise SourceUnreachable(
+            "the server is a standby, and the source was captured from its primary",
+            hint="It goes on by itself when the standby is promoted. If it stays one, connect to the primary; "
+            "target_session_attrs=read-write in the connection finds it among several hosts.",
         )
 
 

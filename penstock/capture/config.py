@@ -243,7 +243,9 @@ def _publication_for(slot: str) -> str:
 def _from_dsn(dsn: str) -> dict[str, Any]:
     given = read_conninfo(dsn)
     found: dict[str, Any] = {"hostname": "", "port": None}
-    found |= {ours: given.pop(theirs) for theirs, ours in _FROM_DSN.items() if theirs in given}
+    several = "," in given.get("port", "")  # one for each of several hosts, which libpq tries in turn
+    named = {theirs: ours for theirs, ours in _FROM_DSN.items() if theirs in given}
+    found |= {ours: given.pop(theirs) for theirs, ours in named.items() if not (several and theirs == "port")}
     if found["port"] is not None and found["port"].isdecimal():
         found["port"] = int(found["port"])
     if "connect_timeout" in given:

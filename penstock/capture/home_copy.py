@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,7 +30,7 @@ from penstock.capture.attach import PreparedCopy, attach_new, copy_again, held_a
 from penstock.capture.batch import Stamp, stamped
 from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.config import SourceConfig
-from penstock.capture.connection import Connection, connect
+from penstock.capture.connection import Connection, connect, connect_replication
 from penstock.capture.copy_pool import CopyPool, Job
 from penstock.capture.copy_ranges import CopyRange, TableSize, table_sizes
 from penstock.capture.discover import SourceTable, discover
@@ -40,6 +40,7 @@ from penstock.capture.publication import read_membership
 from penstock.capture.relations import differs
 from penstock.capture.rows import Rows
 from penstock.capture.selection import Selection, for_tables, select
+from penstock.capture.slot import identify
 from penstock.capture.table_copy import TableCopy, copy_command
 from penstock.catalog import copies, dropped, relations, sources
 from penstock.catalog.copies import Copy, Range
@@ -158,6 +159,7 @@ class HomeCopies:
         pending = copies.pending(self._catalog, self._source.id)
         if not pending:
             return
+        same = self._is_same_log()
         with connect(config.dsn) as connection:
             found = discover(connection, [copy.name for copy in pending], config.partitions)
             found = select(connection, found, Selection.of(for_tables(config, found)), config.publication_name)
@@ -166,7 +168,7 @@ class HomeCopies:
             kept = {
                 copy.name: replace(found[copy.name], schema=held_as(copy.schema, found[copy.name].schema))
                 for copy in pending
-                if copy.schema is not None and self._may_go_on(copy, found[copy.name], storages[copy.name])
+                if same and copy.schema is not None and self._may_go_on(copy, found[copy.name], storages[copy.name])
             }
             anew = {name: table for name, table in found.items() if name not in kept}
             check_can_join(config, anew)
@@ -185,6 +187,13 @@ class HomeCopies:
         self._joining = {copy.name for copy in pending} - keep
         self.join_at = prepared.point if self._joining else None
         self._start(prepared)
+
+    def _is_same_log(self) -> bool:
+        """Whether there was no failover since. A range may be of a later moment than the position, and have rows that
+        the new server never had."""
+        assert self._source.checkpoint is not None
+        with closing(connect_replication(self._source.dsn)) as replication:
+            return identify(replication).is_of(Checkpoint.from_json(self._source.checkpoint))
 
     def _may_go_on(self, copy: Copy, table: SourceTable, storage: str) -> bool:
         """Whether finished ranges may stay: the same table, never rewritten, whose rows can be read by key.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 
 import pyarrow as pa
@@ -19,15 +20,17 @@ from penstock.capture.attach import remove
 from penstock.capture.batch import Batch
 from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.config import SourceConfig
-from penstock.capture.connection import Connection, connect, translated
+from penstock.capture.connection import Connection, connect, connect_replication, translated
 from penstock.capture.evolution import Known
 from penstock.capture.held_keys import held_keys
 from penstock.capture.home_copy import HomeCopies, Progress
 from penstock.capture.home_options import SchemaPolicy, reader_options, schema_policy
 from penstock.capture.quiet_tables import evolved, shape_now
+from penstock.capture.recovery import positions_go_back
 from penstock.capture.returned_memory import give_back
 from penstock.capture.selection import for_tables
 from penstock.capture.shapes import Shapes
+from penstock.capture.slot import identify
 from penstock.capture.source import PostgresSource
 from penstock.catalog import attempts, copies, dropped, foreign_keys, relations, sources
 from penstock.catalog.foreign_keys import Sighting
@@ -239,11 +242,22 @@ class Ingest:
         assert self.source.checkpoint is not None
         return Checkpoint.from_json(self.source.checkpoint)
 
+    def _checkpoint_at(self, lsn: Lsn) -> Checkpoint:
+        """A position before which nothing matters, so that it may lie in another log than the last one did."""
+        if lsn < self._captured:
+            raise positions_go_back(self.source, lsn, self._captured)
+        state = replace(self._checkpoint(), lsn=lsn, mark=None)
+        with closing(connect_replication(self.source.dsn)) as replication:
+            here = identify(replication)
+        if here.is_of(state):
+            return state
+        return replace(state, system_identifier=here.system_identifier, timeline=here.timeline, publication=0)
+
     def _skip_to_join(self) -> PostgresSource:
         """Nothing in the stream up to the copy's LSN is anybody's."""
         assert self._copies.join_at is not None
+        there = self._checkpoint_at(self._copies.join_at)
         with self._catalog.commit(self.lease, None, "ingest") as commit:
-            there = replace(self._checkpoint(), lsn=self._copies.join_at, mark=None)
             sources.move(commit, self.source.id, there.to_json(), there.lsn)
         self._copies.joined()
         return self._open()

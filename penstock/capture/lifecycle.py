@@ -37,6 +37,7 @@ from penstock.errors import (
     ConfigError,
     NotYet,
     SchemaChanged,
+    SlotLost,
     SourceError,
 )
 from penstock.failpoint import FailpointReached
@@ -86,7 +87,8 @@ class Captures:
         elif (known.dsn, known.options) != (dsn, options) or slot not in (None, known.slot):
             raise AlreadyExists(
                 f"source {name!r} exists with other settings",
-                hint="Use another name, or remove it first: that drops its slot and its tables here.",
+                hint="`penstock source apply` changes settings, as after a failover the connection. Else use another "
+                "name, or remove it first: that drops its slot and its tables here.",
             )
         elif known.checkpoint is not None:
             self._follow(known, tables)
@@ -101,6 +103,7 @@ class Captures:
         """Take in tables that are new, and leave out those that are not asked for any more."""
         plan = membership.compare(self._catalog, source, tables)
         if not plan.nothing:
+            recovery_steps.check_server(source)
             with self._alone(source.name) as lease:
                 membership.apply(self._home, self._catalog, lease, source, plan)
 
@@ -252,8 +255,12 @@ class Captures:
     def _catch_up(self, name: str, until: Lsn | None, *, finish: bool) -> Lease:
         changed = self._changes.look_around(name, now=finish)
         while True:
+            reading = name in self._open
             try:
                 return self._catch_up_once(name, until, changed, finish=finish)
+            except SlotLost:
+                if not reading:
+                    raise  # from the durable position; before, what was only read counted
             except SchemaChanged as change:
                 self._changes.copy_instead(name, change)
                 changed = {}
@@ -335,6 +342,8 @@ class Captures:
                 recovery_steps.replay(source, recovery)
             self.catch_up(name)
         elif recovery.way == "resync":
+            if recovery.other_log is not None:
+                self._changes.let_go(source)
             with self._alone(name) as lease:
                 recovery_steps.renew(source, recovery)
                 membership.copy_all_again(self._catalog, lease, source)

@@ -190,7 +190,8 @@ def copy_again(
 
 def copy_all_again(catalog: Catalog, lease: Lease, source: Source) -> None:
     """The same for all tables at once: afterwards nothing is needed of the log up to here."""
-    _copy_again(catalog, lease, source, names(catalog, source))
+    ended = {one.table for one in relations.of_source(catalog, source.name) if one.ended is not None}
+    _copy_again(catalog, lease, source, [name for name in names(catalog, source) if name not in ended])
 
 
 def _copy_again(

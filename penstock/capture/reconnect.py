@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from penstock.capture.attach import attach_restored
+from penstock.capture.attach import Attached, attach_restored
 from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import Connection, connect
@@ -150,16 +150,28 @@ def reattach(config: SourceConfig, tables: Sequence[str], state: Checkpoint, kno
     same = replace(config, table_name=first, additional_tables=tuple(others), snapshot_mode="never")
     connection = connect(config.dsn)
     try:
-        identity = attach_restored(connection, same, state, None).identity
-        if known > identity.position:
-            raise SlotLost(
-                f"the server's log ends at {identity.position}, before {known}, which was read from it",
-                hint=f"It lost commits in a failover. Run `penstock slots recreate` for {config.slot_name}.",
-            )
+        attached = attach_restored(connection, same, state, None)
+        _check_known(known, attached)
     except BaseException:
         connection.close()
         raise
-    return Returned(connection, identity)
+    return Returned(connection, attached.identity)
+
+
+def _check_known(known: Lsn, attached: Attached) -> None:
+    """What was read past the checkpoint, and may be delivered yet, must be in the server's log too."""
+    switch, end = attached.switch, attached.identity.position
+    if switch is not None and known > switch:
+        lost = f"the server was promoted without the log from {switch} to {known}, which was read already"
+    elif known > end:
+        lost = f"the server's log ends at {end}, before {known}, which was read from it"
+    else:
+        return
+    raise SlotLost(
+        lost,
+        hint="It lost commits in a failover. Open the source again from the last checkpoint that was made durable: "
+        "what was only read is thrown away, and if the server lacks more than that, it is refused.",
+    )
 
 
 def explained(error: PenstockError, config: SourceConfig, tables: Sequence[str], state: Checkpoint) -> PenstockError:

@@ -1,6 +1,8 @@
 """A home that stands before its slot: it was put back to an earlier moment, or somebody else read from the slot.
 
-What the slot has passed cannot be read from it again. Two ways lead on:
+What the slot has passed cannot be read from it again. The same holds where the slot is gone, and where the server's log
+is not the one that was captured: a standby was promoted that lacks some of it, or pg_upgrade began a new one. Two ways
+lead on:
 
 - replay, if another slot on the server still stands at or before the home's position: one that a backup left there for
   this (`kept_slot`). The source's slot is made anew as a copy of it, and nothing is lost.
@@ -16,7 +18,7 @@ from typing import Literal
 
 from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.connection import Connection, connect, connect_replication, translated
-from penstock.capture.slot import drop_slot, identify, read_slot
+from penstock.capture.slot import check_log, drop_slot, identify_after, read_slot, set_failover
 from penstock.catalog.sources import Source
 from penstock.errors import SlotLost, SourceError
 from penstock.failpoint import hit
@@ -36,8 +38,14 @@ class Recovery:
     position: Lsn
     slot: Lsn | None  # None: it is gone
     kept: str | None = None
+    other_log: str | None = None  # why what is captured here is not in the server's log
 
     def __str__(self) -> str:
+        if self.other_log is not None:
+            return (
+                f"source {self.source} is captured here up to {self.position}, but {self.other_log}: its tables "
+                "must be copied again"
+            )
         stands = "is gone" if self.slot is None else f"stands at {self.slot}"
         here = f"source {self.source} is captured here up to {self.position}, its slot {stands}"
         match self.way:
@@ -85,11 +93,12 @@ def look(source: Source) -> Recovery:
     assert source.checkpoint is not None
     state = Checkpoint.from_json(source.checkpoint)
     position = state.lsn
-    with closing(connect_replication(source.dsn)) as replication:
-        _check_same_server(state, replication)
+    other_log = _other_log(source, state)
     with connect(source.dsn) as connection:
         found = read_slot(connection, source.slot)
         stands = None if found is None or found.lost else found.confirmed_lsn
+        if other_log is not None:
+            return Recovery(source.name, "resync", position, stands, other_log=other_log)
         if stands is not None and stands <= position:
             return Recovery(source.name, "none", position, stands)
         kept = _usable(connection, source, position)
@@ -104,6 +113,7 @@ def replay(source: Source, recovery: Recovery) -> None:
         hit("recover.slot_dropped")
         with translated():
             connection.execute(_COPY, (recovery.kept, source.slot))
+    _keep_failover(source)
 
 
 def renew(source: Source, recovery: Recovery) -> None:
@@ -114,6 +124,12 @@ def renew(source: Source, recovery: Recovery) -> None:
             hit("recover.slot_dropped")
             with translated():
                 connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (source.slot,))
+    _keep_failover(source)
+
+
+def _keep_failover(source: Source) -> None:
+    if source.options.get("failover"):
+        set_failover(source.dsn, source.slot)
 
 
 def _usable(connection: Connection, source: Source, position: Lsn) -> str | None:
@@ -124,19 +140,33 @@ def _usable(connection: Connection, source: Source, position: Lsn) -> str | None
     return found.name if found.confirmed_lsn <= position else None
 
 
-def _check_same_server(state: Checkpoint, replication: Connection) -> None:
-    """Positions of another server, or of one that was itself put back, mean nothing here."""
-    identity = identify(replication)
-    if state.system_identifier != identity.system_identifier:
-        raise SlotLost(
-            f"the server is another one (system {identity.system_identifier}, was {state.system_identifier})",
-            hint=f"Run `penstock slots recreate` for {state.slot}; the tables are copied again.",
-        )
+def check_server(source: Source) -> None:
+    """Raise unless the server's log is the one that was captured: before anything is done that its tables call for."""
+    assert source.checkpoint is not None
+    state = Checkpoint.from_json(source.checkpoint)
+    with closing(connect_replication(source.dsn)) as replication:
+        check_log(state, *identify_after(replication, state))
+
+
+def positions_go_back(source: Source, here: Lsn, captured: Lsn) -> SlotLost:
+    return SlotLost(
+        f"the server's log ends at {here}, before {captured}: positions of source {source.name} would go back",
+        hint=f"Run `penstock slots recreate {source.name}`: it begins anew, without the stream tables over it. They "
+        f"can stay with `penstock slots recover {source.name}` once the server has written as much as that.",
+    )
+
+
+def _other_log(source: Source, state: Checkpoint) -> str | None:
+    """Why the server's log is not the one that was captured; None if it is. Refused where positions would go back."""
+    with closing(connect_replication(source.dsn)) as replication:
+        identity, switch = identify_after(replication, state)
     if state.lsn > identity.position:
-        raise SlotLost(
-            f"the server's log ends at {identity.position}, before {state.lsn}: the server was put back, not the home",
-            hint=f"Run `penstock slots recreate` for {state.slot}; the tables are copied again.",
-        )
+        raise positions_go_back(source, identity.position, state.lsn)
+    try:
+        check_log(state, identity, switch)
+    except SlotLost as lost:
+        return lost.message
+    return None
 
 
 def _check_can_copy(connection: Connection, source: Source) -> None:

@@ -7,6 +7,7 @@ checkpoint is `SlotLost`: the server would silently start at its own position, a
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -110,6 +111,10 @@ class Identity:
     system_identifier: str
     timeline: int
     position: Lsn
+
+    def is_of(self, state: Checkpoint) -> bool:
+        """Whether the checkpoint was taken from this log, with no failover since."""
+        return (self.system_identifier, self.timeline) == (state.system_identifier, state.timeline)
 
 
 def read_slot(connection: Connection, name: str) -> SlotStatus | None:
@@ -249,6 +254,14 @@ def identify(connection: Connection) -> Identity:
     return Identity(str(row[0]), int(row[1]), Lsn.parse(row[2]))
 
 
+def identify_after(replication: Connection, state: Checkpoint) -> tuple[Identity, Lsn | None]:
+    """Whose log it is, and where the checkpoint's timeline ended in it, if the server is on a later one."""
+    identity = identify(replication)
+    if state.system_identifier != identity.system_identifier or state.timeline >= identity.timeline:
+        return identity, None
+    return identity, timeline_end(replication, state.timeline, identity.timeline)
+
+
 def wait_until_free(connection: Connection, name: str, *, wait: float | None = None) -> SlotStatus | None:
     """The slot once nobody reads it."""
     deadline = time.monotonic() + (LEAVE_TIME if wait is None else wait)
@@ -265,6 +278,13 @@ def wait_until_free(connection: Connection, name: str, *, wait: float | None = N
         time.sleep(0.05)
 
 
+def set_failover(dsn: str, name: str) -> None:
+    """Have standbys keep a copy of a slot that was made in SQL, or as a copy of another one."""
+    command = sql.SQL("ALTER_REPLICATION_SLOT {} (FAILOVER true)").format(sql.Identifier(name))
+    with closing(connect_replication(dsn)) as replication, translated():
+        replication.execute(command)
+
+
 def drop_slot(connection: Connection, name: str, *, wait: float | None = None) -> None:
     """Drop it if it is there; refuse while somebody reads it."""
     if wait_until_free(connection, name, wait=wait) is not None:
@@ -275,37 +295,21 @@ def drop_slot(connection: Connection, name: str, *, wait: float | None = None) -
 def check_restorable(
     state: Checkpoint, database: str, slot: str, identity: Identity, status: SlotStatus | None, switch: Lsn | None
 ) -> None:
-    """Raise unless every commit after `state` will come from this slot.
-
-    `switch` is where the checkpoint's timeline ended, when the server is on a later one. A promoted server goes on
-    with the same log up to there, so a position up to it is good; past it, we hold commits the server never had.
-    """
-    hint = _RECREATE.format(slot)
+    """Raise unless every commit after `state` will come from this slot; `switch` as for `check_log`."""
     if (state.slot, state.database) != (slot, database):
         raise SlotLost(
             f"the checkpoint belongs to slot {state.slot} of database {state.database}, not to {slot} of {database}",
             hint="Restore the checkpoint that was taken from this source.",
         )
-    if state.system_identifier != identity.system_identifier:
-        raise SlotLost(
-            f"the server is another one (system {identity.system_identifier}, was {state.system_identifier})", hint=hint
-        )
-    if state.timeline != identity.timeline and (switch is None or state.lsn > switch):
-        raise SlotLost(
-            f"the server went from timeline {state.timeline} to {identity.timeline}, without the log up to {state.lsn}",
-            hint=hint,
-        )
+    check_log(state, identity, switch)
     if state.lsn == 0:
         raise SlotLost("the initial copy was not finished", hint=f"Remove slot {slot} and start again.")
-    if state.lsn > identity.position:
-        raise SlotLost(
-            f"the server's log ends at {identity.position}, before {state.lsn}: an older backup was restored", hint=hint
-        )
     if status is None:
         raise SlotLost(f"replication slot {slot} does not exist", hint=_RECOVER.format(slot))
     if status.plugin != "pgoutput" or status.database != database:
         raise SlotLost(
-            f"replication slot {slot} is another one ({status.plugin} on database {status.database})", hint=hint
+            f"replication slot {slot} is another one ({status.plugin} on database {status.database})",
+            hint=_RECREATE.format(slot),
         )
     if status.lost or status.confirmed_lsn is None:
         raise SlotLost(f"replication slot {slot} is lost: {status.lost}", hint=_RECOVER.format(slot))
@@ -315,6 +319,32 @@ def check_restorable(
             "changes between them cannot be read any more",
             hint="Either somebody else reads it, who must stop, or the home was put back to an earlier moment. Run "
             f"`penstock slots recover` for {slot}: it replays if a backup kept the log, or copies the tables again.",
+        )
+
+
+def check_log(state: Checkpoint, identity: Identity, switch: Lsn | None) -> None:
+    """Raise unless the server's log has everything up to `state`.
+
+    `switch` is where the checkpoint's timeline ended, when the server is on a later one. A promoted server goes on
+    with the same log up to there, so a position up to it is good; past it, we hold commits the server never had.
+    """
+    hint = _RECOVER.format(state.slot)
+    if state.system_identifier != identity.system_identifier:
+        raise SlotLost(
+            f"the server is another one (system {identity.system_identifier}, was {state.system_identifier})",
+            hint=f"Positions in another server's log mean nothing here, also after pg_upgrade. {hint}",
+        )
+    if state.timeline != identity.timeline and (switch is None or state.lsn > switch):
+        parted = "" if switch is None else f": they part at {switch}"
+        raise SlotLost(
+            f"the server went from timeline {state.timeline} to {identity.timeline}, without the log up to {state.lsn}"
+            f"{parted}",
+            hint=f"A standby was promoted that lacks commits which are captured here. {hint}",
+        )
+    if state.lsn > identity.position:
+        raise SlotLost(
+            f"the server's log ends at {identity.position}, before {state.lsn}: an older backup was restored",
+            hint=_RECREATE.format(state.slot),
         )
 
 

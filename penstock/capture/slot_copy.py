@@ -33,9 +33,18 @@ _LEAVE = 2.0  # seconds for the server to be told that nobody reads any more
 _ENDED = {ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK}
 
 _COPY_SLOT = "SELECT pg_copy_logical_replication_slot(%s, %s, true)"
+# The server makes readers of a failover slot wait for the standbys that it names, but not those of a copy of one. One
+# that it names and that is not there holds back everything.
 _POSITION = """
-SELECT confirmed_flush_lsn::text, restart_lsn::text, pg_current_wal_flush_lsn()::text
-FROM pg_replication_slots WHERE slot_name = %s
+WITH standbys AS (
+  SELECT COALESCE(p.restart_lsn, '0/0') AS lsn
+  FROM unnest(string_to_array(NULLIF(current_setting('synchronized_standby_slots', true), ''), ',')) AS listed(name)
+  LEFT JOIN pg_replication_slots p ON p.slot_name::text = btrim(listed.name, ' "'))
+SELECT s.confirmed_flush_lsn::text, s.restart_lsn::text,
+       CASE WHEN (SELECT (to_jsonb(o) ->> 'failover')::bool FROM pg_replication_slots o WHERE o.slot_name = %(of)s)
+            THEN LEAST(pg_current_wal_flush_lsn(), (SELECT min(lsn) FROM standbys))
+            ELSE pg_current_wal_flush_lsn() END::text
+FROM pg_replication_slots s WHERE s.slot_name = %(name)s
 """
 _ADVANCE = sql.SQL("SELECT pg_replication_slot_advance({}, {}); ")
 _CHANGES = sql.SQL(
@@ -45,7 +54,8 @@ _CHANGES = sql.SQL(
 
 @dataclass(frozen=True)
 class Position:
-    """Where a copy stands, what it decodes from, and how far the server has flushed its log."""
+    """Where a copy stands, what it decodes from, and how far the log may be read: it is flushed, here and on the
+    standbys that must not fall behind."""
 
     confirmed: Lsn
     restart: Lsn
@@ -64,6 +74,7 @@ class SlotCopy:
         self.busy = False
         self._connection = connect(dsn)
         self.socket = self._connection.pgconn.socket
+        self._slot = slot
         self._name = f"{slot[:48]}_{secrets.token_hex(4)}"
         try:
             with translated():
@@ -75,7 +86,7 @@ class SlotCopy:
 
     def position(self) -> Position:
         with translated():
-            row = self._connection.execute(_POSITION, [self._name]).fetchone()
+            row = self._connection.execute(_POSITION, {"name": self._name, "of": self._slot}).fetchone()
         assert row is not None
         return Position(*map(Lsn.parse, row))
 

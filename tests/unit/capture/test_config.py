@@ -41,6 +41,19 @@ def test_a_dsn_comes_back_whole(dsn):
     assert config.heartbeat_interval == 3
 
 
+@pytest.mark.parametrize(
+    ("dsn", "ports"),
+    [
+        ("postgresql://me@a:5433,b:5434/shop?target_session_attrs=read-write", "5433,5434"),
+        ("postgresql://me@a,b/shop?target_session_attrs=read-write", ","),
+        ("host=a,b port=5433 dbname=shop target_session_attrs=read-write", "5433"),
+    ],
+)
+def test_a_dsn_may_name_several_hosts(dsn, ports):
+    again = conninfo_to_dict(SourceConfig.from_dsn(dsn, ["orders"], slot_name="s").dsn)
+    assert (again["host"], str(again["port"]), again["target_session_attrs"]) == ("a,b", ports, "read-write")
+
+
 def test_what_a_dsn_leaves_out_is_left_to_libpq():
     again = conninfo_to_dict(SourceConfig.from_dsn("service=shop dbname=d", ["t"], "s").dsn)
     assert not again.keys() & {"host", "port", "user", "password"}
