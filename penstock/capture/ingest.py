@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,6 +50,8 @@ from penstock.zset import ABSENT, WEIGHT, is_settled
 # asked for.
 _FLUSH_ROWS, _FLUSH_BYTES = 250_000, 48 << 20
 _COMMIT_ROWS = 1_000_000
+_NEVER = Lsn((1 << 64) - 1)
+_MOMENT = 0.002  # seconds in which what lies in the socket is taken in
 # A commit of so much at most is settled before it is written.
 AT_ONCE_ROWS, _AT_ONCE_BYTES = 10_000, 16 << 20
 _PAUSE = 1.0  # seconds between commits while tables are copied
@@ -91,6 +94,7 @@ class Ingest:
         self._shapes = Shapes()
         self._written: dict[str, list[Segment]] = {}
         self._writer = ThreadPoolExecutor(1, "penstock-segments")
+        self._files = ThreadPoolExecutor(4, "penstock-files")
         self._writing: Future[None] | None = None
         self._rows = 0  # waiting or written, and not committed
         self._attempt: int | None = None
@@ -110,17 +114,21 @@ class Ingest:
                 self._copies.resume(self._config(self.source.tables))
             self._postgres = self._open()
         except BaseException:
-            self._writer.shutdown()
+            self._end_threads()
             self._copies.close()
             raise
 
     def close(self) -> None:
         """Stop capturing; what was not committed comes again next time."""
-        self._writer.shutdown()
+        self._end_threads()
         self._copies.close()
         self._postgres.close()
         if self._asking is not None:
             self._asking.close()
+
+    def _end_threads(self) -> None:
+        self._writer.shutdown()
+        self._files.shutdown()
 
     @property
     def captured(self) -> Lsn:
@@ -129,6 +137,14 @@ class Ingest:
 
     def server_position(self) -> Lsn:
         return self._postgres.current_lsn()
+
+    def advance(self) -> None:
+        """Make durable what has come by now; only what is behind much of it is waited for."""
+        while self._step(_MOMENT, enough=_NEVER):
+            if self._rows > AT_ONCE_ROWS or not self._rows:
+                return self.reach(self.server_position())
+        self._step(0, enough=Lsn(0))
+        return None
 
     def reach(self, target: Lsn) -> None:
         """Capture until every commit up to `target` is durable here."""
@@ -361,14 +377,21 @@ class Ingest:
             self._writing.result()
 
     def _write_files(self, attempt: int, waiting: dict[tuple[str, int], list[pa.Table]]) -> None:
-        for (table, version), parts in waiting.items():
-            done = self._written.setdefault(table, [])
-            writer = SegmentWriter(self._home, self._copies.folder(table), attempt, first=len(done))
-            pieces = self._copies.split(table, pa.concat_tables(parts)) if parts else []
-            for rows in (part for piece in pieces for part in ROTATION.parts(piece)):
-                positions = pc.min_max(rows["_lsn"]).as_py()
-                form = self._form(table, rows)
-                done.append(writer.write(rows, positions["min"], positions["max"], version=version, form=form))
+        """Of small commits most of the time is waiting for the disk, which tables can do side by side."""
+        work = partial(self._write_table, attempt)
+        if len({table for table, _ in waiting}) == len(waiting) and self._rows <= AT_ONCE_ROWS:
+            list(self._files.map(work, waiting.items()))
+        else:
+            list(map(work, waiting.items()))
+
+    def _write_table(self, attempt: int, one: tuple[tuple[str, int], list[pa.Table]]) -> None:
+        (table, version), parts = one
+        done = self._written.setdefault(table, [])
+        writer = SegmentWriter(self._home, self._copies.folder(table), attempt, first=len(done))
+        pieces = self._copies.split(table, pa.concat_tables(parts)) if parts else []
+        for rows in (part for piece in pieces for part in ROTATION.parts(piece)):
+            positions, form = pc.min_max(rows["_lsn"]).as_py(), self._form(table, rows)
+            done.append(writer.write(rows, positions["min"], positions["max"], version=version, form=form))
 
     def _form(self, table: str, rows: pa.Table) -> Form:
         """Of a table that was never copied, a row that is removed may never have been here."""

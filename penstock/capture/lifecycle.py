@@ -232,9 +232,11 @@ class Captures:
             sources.forget(self._catalog, source.id)
 
     def catch_up(
-        self, name: str, until: Lsn | None = None, *, finish: bool = True, follow: bool | None = None
+        self, name: str, until: Lsn | None = None, *, finish: bool = True, wait: bool = True, follow: bool | None = None
     ) -> Lease:
         """Capture everything committed now, or up to `until`; returns the lease it is done under.
+
+        Without `wait`, what has come by now is enough: the newest commits may still be on their way.
 
         `follow` goes on with a source that is paused in front of a schema change. Copies that were interrupted are
         finished, unless the caller comes again soon: while one is under way it holds locks on its tables, and nothing
@@ -247,17 +249,17 @@ class Captures:
             self._changes.following.add(name)
             self._resumed.add(name)
         try:
-            return self._catch_up(name, until, finish=finish)
+            return self._catch_up(name, until, finish=finish, wait=wait)
         finally:
             if follow:
                 self._changes.following.discard(name)
 
-    def _catch_up(self, name: str, until: Lsn | None, *, finish: bool) -> Lease:
+    def _catch_up(self, name: str, until: Lsn | None, *, finish: bool, wait: bool) -> Lease:
         changed = self._changes.look_around(name, now=finish)
         while True:
             reading = name in self._open
             try:
-                return self._catch_up_once(name, until, changed, finish=finish)
+                return self._catch_up_once(name, until, changed, finish=finish, wait=wait)
             except SlotLost:
                 if not reading:
                     raise  # from the durable position; before, what was only read counted
@@ -265,12 +267,17 @@ class Captures:
                 self._changes.copy_instead(name, change)
                 changed = {}
 
-    def _catch_up_once(self, name: str, until: Lsn | None, changed: Mapping[str, str], *, finish: bool) -> Lease:
+    def _catch_up_once(
+        self, name: str, until: Lsn | None, changed: Mapping[str, str], *, finish: bool, wait: bool
+    ) -> Lease:
         ingest = self._opened(name)
         try:
             if finish:
                 ingest.finish_copies()
-            ingest.reach(ingest.server_position() if until is None else until)
+            if until is None and not wait:
+                ingest.advance()
+            else:
+                ingest.reach(ingest.server_position() if until is None else until)
             if changed and until is None:
                 ingest.take_up(changed)
             ingest.note_foreign_keys()

@@ -102,8 +102,10 @@ class Engine:
 
         return Plans(self.catalog)
 
-    def catch_up(self, until: Frontier | None = None, *, finish: bool = True, following: str | None = None) -> Frontier:
-        """Capture and settle what is committed now, or up to `until`.
+    def catch_up(
+        self, until: Frontier | None = None, *, finish: bool = True, wait: bool = True, following: str | None = None
+    ) -> Frontier:
+        """Capture and settle what is committed now, or up to `until`; without `wait`, what has come by now.
 
         A source that is paused in front of a schema change, or cannot be reached, does not keep the others from going
         on; `following` goes on with a paused one.
@@ -115,7 +117,7 @@ class Engine:
             target = None if until is None else until.get(source.name, Lsn(0))
             follow = True if following == source.name else None
             try:
-                lease = self.captures.catch_up(source.name, target, finish=finish, follow=follow)
+                lease = self.captures.catch_up(source.name, target, finish=finish, wait=wait, follow=follow)
             except PenstockError as error:
                 if not error.transient and not isinstance(error, SchemaChanged):
                     raise

@@ -58,21 +58,22 @@ def _run(engine: Engine, stop: threading.Event) -> None:
 
 def _work(engine: Engine, publisher: Publisher, upkeep: Upkeep, stop: threading.Event) -> None:
     said: set[str] = set()
-    scheduler = Scheduler(engine, stop, lambda: capture(engine, said))
+    scheduler = Scheduler(engine, stop, lambda: capture(engine, said, wait=False))
     verifying = ScheduledVerification(engine)
     views = SourceViewWatch(engine)
     tick = engine.settings.scheduler_interval
-    pause = tick
+    pause, busy = tick, False
     while not stop.is_set():
         try:
             upkeep.step()
-            away = capture(engine, said)
+            away = capture(engine, said, wait=not busy)
             views.tick()
             done = scheduler.tick()
             verifying.tick()
             if away is not None:
                 raise away
-            pause = _SOON if any(one.inserted or one.deleted for one in done.values()) else tick
+            busy = any(one.inserted or one.deleted for one in done.values())
+            pause = _SOON if busy else tick
             if publisher.failure is not None:
                 raise publisher.failure
         except PenstockError as error:
@@ -99,13 +100,14 @@ class SourceViewWatch:
             follow_views(self._engine.catalog, self._engine.plans, self._engine.home)
 
 
-def capture(engine: Engine, said: set[str]) -> PenstockError | None:
+def capture(engine: Engine, said: set[str], *, wait: bool = True) -> PenstockError | None:
     """Copies that are under way go on with the next turn. Returns what keeps a source away for a while.
 
+    While changes come in all the time, what is still on its way from the server is not worth waiting for.
     A source that is paused, or that another process captures, is told of once; what it has can be refreshed.
     """
     try:
-        engine.catch_up(finish=False)
+        engine.catch_up(finish=False, wait=wait)
     except (SchemaChanged, Busy) as error:
         if error.message not in said:
             said.add(error.message)
