@@ -67,11 +67,20 @@ class PostgresTyper:
             self._names.update({(int(row[0]), row[1]): row[2] for row in rows})
 
 
+_UNDEFINED_FUNCTION = b"42883"
+_OWN_FUNCTIONS = (
+    "Check the name and the types of the arguments. Queries call PostgreSQL's own functions; one that was made in the "
+    "source's database is not known here, also not through a view: write in the query what it computes."
+)
+
+
 def _check(result: pq.abc.PGresult) -> pq.abc.PGresult:
     if result.status == pq.ExecStatus.COMMAND_OK:
         return result
     field = pq.DiagnosticField
     message = (result.error_field(field.MESSAGE_PRIMARY) or b"PostgreSQL refused the query").decode()
+    if result.error_field(field.SQLSTATE) == _UNDEFINED_FUNCTION and message.startswith("function "):
+        raise InvalidQuery(message, hint=_OWN_FUNCTIONS)
     hint = result.error_field(field.MESSAGE_HINT)
     raise InvalidQuery(message, hint=hint.decode() if hint else None)
 

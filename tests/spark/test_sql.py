@@ -82,6 +82,8 @@ def test_a_stream_table_from_create_to_drop(run: Run, source: psycopg.Connection
     refreshed, read = run("REFRESH STREAM TABLE sums; SELECT v, n FROM sums ORDER BY v")
     assert [(one["action"], one["inserted"]) for one in refreshed["rows"]] == [("FULL", 3)]
     assert [(one["v"], one["n"]) for one in read["rows"]] == [(0, 10), (1, 9), (2, 10)]
+    (anew,) = run("REFRESH STREAM TABLE sums FULL")
+    assert [(one["action"], one["inserted"], one["deleted"]) for one in anew["rows"]] == [("REINITIALIZE", 0, 0)]
 
     altered, shown = run("ALTER STREAM TABLE sums SUSPEND, SET SCHEDULE '5m'; SHOW STREAM TABLES LIKE 'su%'")
     assert "suspended" in altered["message"]
@@ -97,7 +99,7 @@ def test_a_stream_table_from_create_to_drop(run: Run, source: psycopg.Connection
         "CREATE STREAM TABLE sums SCHEDULE '5m' MODE DIFFERENTIAL AS\nSELECT v, count(*) AS n FROM t GROUP BY v"
     )
     assert "password=***" in source_statement["rows"][0]["statement"]
-    assert [one["action"] for one in history["rows"]] == ["FULL"]
+    assert [one["action"] for one in history["rows"]] == ["REINITIALIZE", "FULL"]
     assert all(one["round"] for one in history["rows"])
     explained = run("EXPLAIN STREAM TABLE sums; EXPLAIN CREATE STREAM TABLE x AS SELECT max(id) AS m FROM t; SHOW DAG")
     assert all(one["rows"] for one in explained)

@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from penstock.catalog import stream_tables
-from penstock.errors import AlreadyExists, Busy, ConfigError, NotYet
+from penstock.errors import AlreadyExists, Busy, ConfigError, InvalidQuery, NotYet
 from penstock.refresh.alter import Change
 from penstock.refresh.follow import follow_views
 
@@ -47,6 +47,18 @@ def test_create_and_alter_what_needs_no_refresh(ps: penstock.Session) -> None:
     )  # fmt: skip
     ps.resume_stream_table("v")
     assert (stored(ps, "v").status, stored(ps, "v").status_reason) == ("INITIALIZING", None)
+
+
+def test_functions_of_the_source_are_no_part_of_a_query(ps: penstock.Session, source_db: str) -> None:
+    """Also not through a view of the source: so none that is dropped or replaced there can change a stream table."""
+    with psycopg.connect(source_db, autocommit=True) as admin:
+        admin.execute("CREATE FUNCTION twice(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT 2 * $1'")
+        admin.execute("CREATE VIEW doubled AS SELECT id, twice(x) AS x FROM a")
+    for query in ("SELECT id, twice(x) AS x FROM a", "SELECT id, x FROM doubled"):
+        with pytest.raises(InvalidQuery, match=r"twice\(integer\)") as refused:
+            ps.create_stream_table("v", query)
+        assert "source's database" in str(refused.value)
+    assert stream_tables.every(ps.catalog) == []
 
 
 def test_bad_input_changes_nothing(ps: penstock.Session) -> None:
