@@ -44,7 +44,6 @@ from penstock.relation.schema import Schema
 
 _SLICE = 0.02  # seconds to wait for a chunk before helping a quiet server to reach a target
 _PAUSE = 1.0  # the same while nobody waits for a position
-_CHUNKS, _FEW_ROWS = 8, 1_000  # what is gathered before a batch is made of it
 
 
 class PostgresSource:
@@ -361,7 +360,6 @@ class PostgresSource:
         deadline = time.monotonic() + timeout
         self._vitals.polled()
         self._is_reading(0.0)
-        self._gather()
         while True:
             batch = self._deliver(limit)
             if batch is not None or self._reader.has_reached_target(self._position):
@@ -371,14 +369,6 @@ class PostgresSource:
             read = self._is_reading(wait) and self._read(wait)
             if left <= 0 and not (read and self._reader.backlog.ready):
                 return None
-
-    def _gather(self) -> None:
-        """Chunks that wait, up to a few: commits that came one by one while the caller was busy are one batch."""
-        for _ in range(_CHUNKS):
-            if not self._reader.active or self._cut is not None or self._reader.backlog.waiting > _FEW_ROWS:
-                return
-            if not self._read(0.0):
-                return
 
     def _deliver(self, limit: int) -> Batch | None:
         """A batch that is ready. Transactions without a row for us only move the position."""

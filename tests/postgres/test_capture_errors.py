@@ -96,6 +96,7 @@ def test_whoever_comes_second_leaves_the_first_copy_alone(
     assert_equal(ps, source)
 
 
+@pytest.mark.usefixtures("settled_later")
 def test_the_copy_can_be_read_at_once_whatever_was_written_meanwhile(
     ps: penstock.Session, source: psycopg.Connection[Any], source_db: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
