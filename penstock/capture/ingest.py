@@ -52,6 +52,7 @@ _FLUSH_ROWS, _FLUSH_BYTES = 250_000, 48 << 20
 _COMMIT_ROWS = 1_000_000
 _NEVER = Lsn((1 << 64) - 1)
 _MOMENT = 0.002  # seconds in which what lies in the socket is taken in
+_MOMENTS = 0.05  # seconds for all of it, if it does not end
 # A commit of so much at most is settled before it is written.
 AT_ONCE_ROWS, _AT_ONCE_BYTES = 10_000, 16 << 20
 _PAUSE = 1.0  # seconds between commits while tables are copied
@@ -140,7 +141,8 @@ class Ingest:
 
     def advance(self) -> None:
         """Make durable what has come by now; only what is behind much of it is waited for."""
-        while self._step(_MOMENT, enough=_NEVER):
+        enough = time.monotonic() + _MOMENTS
+        while self._step(_MOMENT, enough=_NEVER) and time.monotonic() < enough:
             if self._rows > AT_ONCE_ROWS or not self._rows:
                 return self.reach(self.server_position())
         self._step(0, enough=Lsn(0))

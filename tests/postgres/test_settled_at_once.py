@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -138,3 +139,36 @@ def test_rows_of_a_table_that_was_never_copied(
     ps.catch_up()
     relation, position, _ = ps.engine.position("t")
     assert ps.engine.reader.rows_arrow(relation, position).to_pylist() == [{"id": 2, "v": 7, "big": "new"}]
+
+
+def test_what_has_come_is_taken_while_more_comes(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str
+) -> None:
+    """Without waiting for the newest, and in whole transactions: the sum over the table never changes."""
+    ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+    total, over = 40 * 41 // 2, threading.Event()
+
+    def write() -> None:
+        with psycopg.connect(source_db, autocommit=True) as application:
+            number = 0
+            while not over.is_set():
+                number += 1
+                with application.transaction():
+                    application.execute("UPDATE t SET v = v + 1 WHERE id = %s", (1 + number % 40,))
+                    application.execute("UPDATE t SET v = v - 1 WHERE id = %s", (1 + (number + 7) % 40,))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        cuts = []
+        for _ in range(30):
+            cuts.append(ps.engine.catch_up(wait=False)["shop"])
+            relation, position, _ = ps.engine.position("t")
+            assert sum(row["v"] for row in ps.engine.reader.rows_arrow(relation, position).to_pylist()) == total
+    finally:
+        over.set()
+        writer.join()
+    assert cuts == sorted(cuts)
+    assert len(set(cuts)) > 10
+    ps.catch_up()
+    assert equal(ps, db)
