@@ -38,6 +38,7 @@ from penstock.zset import RAW_FIELDS
 
 Form = Literal["raw", "settled"]
 _ROW_GROUP = 128 * 1024
+_MANY = 20_000
 # Dictionaries of all columns cost four times the rest of the writing, and more room: values of a change rarely repeat.
 _REPEATED = [field.name for field in RAW_FIELDS if field.name != "_seq"]
 
@@ -74,12 +75,13 @@ class SegmentWriter:
         self._count = first
 
     def write(self, rows: pa.Table, low: int, high: int, *, version: int = 1, form: Form = "settled") -> Segment:
+        """Many rows are there because somebody is behind: compressing them faster counts for more than their room."""
         path = self.next_path()
         footers: list[pq.FileMetaData] = []
         sink = pa.BufferOutputStream()
         pq.write_table(
-            rows, sink, compression="zstd", row_group_size=_ROW_GROUP, use_dictionary=_REPEATED,
-            metadata_collector=footers,
+            rows, sink, compression="lz4" if rows.num_rows > _MANY else "zstd", row_group_size=_ROW_GROUP,
+            use_dictionary=_REPEATED, metadata_collector=footers,
         )  # fmt: skip
         content = memoryview(sink.getvalue())
         with writing(path):
