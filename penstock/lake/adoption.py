@@ -59,16 +59,25 @@ def fits(schema: Schema, files: Sequence[Path]) -> bool:
     return True
 
 
-def takes_files(folder: Path, version: int, schema: Schema) -> bool:
-    """Whether the next commit to a table may be one of files: plain columns, nothing to keep up, no checkpoint due."""
+def takes_files(folder: Path, version: int, schema: Schema, files: Sequence[Path]) -> bool:
+    """Whether the next commit to a table may be one of files: plain columns, nothing to keep up, no checkpoint due, and
+    no compression that readers of a table without deletion vectors (`compat`) may not know."""
     table = DeltaTable(str(folder), version=version)
+    for_all = table.metadata().configuration.get("delta.enableDeletionVectors") != "true"
     features = {*(table.protocol().reader_features or ()), *(table.protocol().writer_features or ())}
     return (
         (version + 1) % _CHECKPOINT != 0
         and features <= _FEATURES
         and table.metadata().configuration.get("delta.columnMapping.mode", "none") == "none"
         and table.schema().to_json() == _delta_schema(schema)
+        and not (for_all and any(map(_is_lz4, files)))
     )
+
+
+def _is_lz4(file: Path) -> bool:
+    """A segment has one compression for all its columns."""
+    footer = pq.read_metadata(file)
+    return bool(footer.num_row_groups and footer.row_group(0).column(0).compression.startswith("LZ4"))
 
 
 def create(folder: Path, schema: Schema, files: Sequence[Path], stamp: Stamp, made_with: Mapping[str, str]) -> None:

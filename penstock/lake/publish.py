@@ -224,7 +224,7 @@ def _appended_as_they_are(reader: Reader, relation: Relation, base: Base, stamp:
         not found
         or any(one.version != relation.version for one in found)
         or not inserts_only(reader.home, found, base.position, stamp.position)
-        or not adoption.takes_files(folder, base.delta_version, relation.schema)
+        or not adoption.takes_files(folder, base.delta_version, relation.schema, files)
         or not adoption.fits(relation.schema, files)
     ):
         return None

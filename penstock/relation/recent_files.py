@@ -60,9 +60,8 @@ class RecentFiles:
         """A file of so many bytes that was just written."""
         if size <= self._largest and rows.nbytes <= self._room // 16:
             found = path.stat()
-            whole = rows.filter(
-                pa.repeat(True, rows.num_rows)
-            )  # its own memory: a part of a batch would hold all of it
+            # A copy: part of a batch would keep all of it in memory.
+            whole = rows.filter(pa.repeat(True, rows.num_rows))
             self._keep(path, _Kept((found.st_ino, found.st_size, found.st_mtime_ns), whole))
 
     def _keep(self, path: Path, kept: _Kept) -> None:

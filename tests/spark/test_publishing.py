@@ -15,6 +15,7 @@ from typing import Any
 
 import psycopg
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.errors import PySparkException
@@ -192,6 +193,11 @@ def test_compat_tables_have_nothing_that_old_readers_refuse(
         source.execute("UPDATE a SET v = 'new' WHERE id = 3")
         ps.catch_up()
         assert ps.publish("a").how == "merged"
+        source.execute("INSERT INTO a (id, v) SELECT i, 'many' FROM generate_series(100001, 125000) i")
+        ps.catch_up()
+        assert ps.publish("a").how == "appended"
+    codecs = {pq.read_metadata(file).row_group(0).column(0).compression for file in Path(path).glob("*.parquet")}
+    assert codecs <= {"SNAPPY", "ZSTD"}
     rows = DeltaTable(path).to_pyarrow_table()  # refuses any reader feature
     assert Counter(tuple(row.values()) for row in rows.to_pylist()) == in_postgres(source, "a")
 

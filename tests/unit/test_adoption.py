@@ -42,7 +42,7 @@ def stamp(position: int) -> Stamp:
     return Stamp("shop.public.t", "home/1", position, '{"shop": "0/1"}')
 
 
-def segment(path: Path, first: int, last: int, schema: Schema = SCHEMA) -> Path:
+def segment(path: Path, first: int, last: int, schema: Schema = SCHEMA, compression: str = "lz4") -> Path:
     rows = [
         {
             "id": n, "name": f"n{n}" if n % 2 else None, "at": AT.replace(tzinfo=UTC), "then": AT,
@@ -51,7 +51,7 @@ def segment(path: Path, first: int, last: int, schema: Schema = SCHEMA) -> Path:
         }
         for n in range(first, last + 1)
     ]  # fmt: skip
-    pq.write_table(pa.Table.from_pylist(rows, schema.arrow_changes()), path, compression="lz4")
+    pq.write_table(pa.Table.from_pylist(rows, schema.arrow_changes()), path, compression=compression)
     return path
 
 
@@ -66,7 +66,7 @@ def test_the_rows_of_segments_are_the_rows_of_the_table(tmp_path: Path) -> None:
     folder = tmp_path / "t"
     assert adoption.fits(SCHEMA, [one, two])
     adoption.create(folder, SCHEMA, [one], stamp(5), MADE_WITH)
-    assert adoption.takes_files(folder, 0, SCHEMA)
+    assert adoption.takes_files(folder, 0, SCHEMA, [two])
     adoption.append(folder, 0, SCHEMA, [two], stamp(6))
     one.unlink()
     two.unlink()
@@ -121,10 +121,18 @@ def test_the_tenth_commit_is_sparks_and_so_is_one_to_a_table_of_another_shape(tm
     folder = tmp_path / "t"
     adoption.create(folder, SCHEMA, [], stamp(1), MADE_WITH)
     for version in range(9):
-        assert adoption.takes_files(folder, version, SCHEMA)
+        assert adoption.takes_files(folder, version, SCHEMA, [])
         adoption.append(folder, version, SCHEMA, [segment(tmp_path / "1.parquet", 1, 1)], stamp(version + 2))
-    assert not adoption.takes_files(folder, 9, SCHEMA)
-    assert not adoption.takes_files(folder, 8, Schema(SCHEMA.columns[:-1], ("id",)))
+    assert not adoption.takes_files(folder, 9, SCHEMA, [])
+    assert not adoption.takes_files(folder, 8, Schema(SCHEMA.columns[:-1], ("id",)), [])
+
+
+def test_a_table_for_all_readers_takes_no_lz4(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    adoption.create(folder, SCHEMA, [], stamp(1), {"delta.enableDeletionVectors": "false"})
+    common, other = (segment(tmp_path / f"{name}.parquet", 1, 1, compression=name) for name in ("zstd", "lz4"))
+    assert adoption.takes_files(folder, 0, SCHEMA, [common])
+    assert not adoption.takes_files(folder, 0, SCHEMA, [common, other])
 
 
 def test_without_hard_links_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
