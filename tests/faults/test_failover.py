@@ -69,6 +69,16 @@ class Pair:
         self.consumers.append(Consumer(dsn, self.name, failover=True, **options))
         return self.consumers[-1]
 
+    def captured(self, dsn: str, **options: Any) -> Consumer:
+        """A consumer with a first transaction, whose slot the standby has."""
+        consumer = self.consumer(dsn, **options)
+        consumer.catch_up()
+        with application(self.dsn) as db:
+            write(db, 1)
+        consumer.catch_up()
+        self.wait_for_copy(consumer)
+        return consumer
+
     def moved(self, consumer: Consumer, dsn: str, **options: Any) -> Consumer:
         """The same caller, pointed at another server."""
         consumer.close()
@@ -141,12 +151,8 @@ def pair(primary: EmbeddedPostgres, tmp_path: Path) -> Iterator[Pair]:
 def test_a_standby_that_has_everything_goes_on(pair, reader, monkeypatch):
     """Its copy of the slot is older than the checkpoint: what comes again is known, and skipped."""
     monkeypatch.setattr(pull, "_LAST", 0)
-    consumer = pair.consumer(pair.dsn, reader=reader)
-    consumer.catch_up()
+    consumer = pair.captured(pair.dsn, reader=reader)
     with application(pair.dsn) as db:
-        write(db, 1)
-        consumer.catch_up()
-        pair.wait_for_copy(consumer)
         write(db, 2)
         consumer.catch_up()
         write(db, 3)
@@ -164,12 +170,8 @@ def test_a_standby_that_has_everything_goes_on(pair, reader, monkeypatch):
 
 def test_a_connection_that_names_both_servers_finds_the_promoted_one(pair):
     """The reader is never told: while neither takes writes, it tries again."""
-    consumer = pair.consumer(pair.either_dsn, reconnect=True)
-    consumer.catch_up()
+    consumer = pair.captured(pair.either_dsn, reconnect=True)
     with application(pair.dsn) as db:
-        write(db, 1)
-        consumer.catch_up()
-        pair.wait_for_copy(consumer)
         consumer.catch_up()
         write(db, 2)
     pair.wait_for_standby()
@@ -202,12 +204,8 @@ def test_a_standby_is_waited_for(pair):
 
 @pytest.mark.parametrize("overtaken", [False, True], ids=["behind us", "past us again"])
 def test_a_standby_that_lacks_captured_commits_is_refused(pair, overtaken):
-    consumer = pair.consumer(pair.dsn)
-    consumer.catch_up()
+    consumer = pair.captured(pair.dsn)
     with application(pair.dsn) as db:
-        write(db, 1)
-        consumer.catch_up()
-        pair.wait_for_copy(consumer)
         pair.leave_standby_behind()
         write(db, 2)
         consumer.catch_up()
@@ -225,12 +223,8 @@ def test_a_standby_that_lacks_captured_commits_is_refused(pair, overtaken):
 
 def test_what_was_read_and_not_yet_delivered_counts(pair):
     """Commits that the promoted server never had are in memory, behind a position that it has."""
-    consumer = pair.consumer(pair.either_dsn, reconnect=True)
-    consumer.catch_up()
+    consumer = pair.captured(pair.either_dsn, reconnect=True)
     with application(pair.dsn) as db:
-        write(db, 1)
-        consumer.catch_up()
-        pair.wait_for_copy(consumer)
         consumer.catch_up()
         pair.wait_for_standby()
         pair.leave_standby_behind()
