@@ -122,10 +122,9 @@ def test_optimize_and_vacuum_are_stamped_and_survive_a_crash(
     pinned = shop.frontier()
     shop.pin(pinned)
     at_pin = in_postgres(source, "a")
-    for step in range(2):
-        source.execute("UPDATE a SET v = v || 'x' WHERE id %% 3 = %s", (step,))
-        shop.catch_up()
-        assert shop.publish("a").how == "merged"
+    source.execute("UPDATE a SET v = v || 'x' WHERE id % 3 = 0")
+    shop.catch_up()
+    assert shop.publish("a").how == "merged"
     with arm("optimize.delta_committed"), pytest.raises(FailpointReached):
         shop.optimize("a")
     assert shop.optimize("a") is None  # the new version is adopted, and there is nothing more to do
@@ -137,9 +136,6 @@ def test_optimize_and_vacuum_are_stamped_and_survive_a_crash(
     history = DeltaTable(path).history()
     assert {"OPTIMIZE", "VACUUM END"} <= {entry["operation"] for entry in history}
     assert all(json.loads(entry["userMetadata"])["owner"] for entry in history)
-    source.execute("DELETE FROM a WHERE id = 1")
-    shop.catch_up()
-    assert shop.publish("a").how == "merged"
     shop.release(shop.pins()[0].id)
     shop.engine.settings = Settings(keep_versions="1s")
     time.sleep(1.1)
