@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.optimizer.scope import traverse_scope
 
 from penstock.catalog import relations
 from penstock.catalog.relations import Relation
 from penstock.catalog.stream_tables import StreamTable
+from penstock.parsing import parse_one
 from penstock.views.aggregates.ties import settle_ties
 
 
@@ -27,7 +27,7 @@ def source_query(
 def _tree(
     table: StreamTable, known: Sequence[Relation], views: Mapping[str, StreamTable], selected: Mapping[str, str]
 ) -> exp.Expr:
-    tree = sqlglot.parse_one(table.query, dialect="postgres")
+    tree = parse_one(table.query)
     settle_ties(tree)
     read = [relation for relation in known if relation.id in table.inputs]  # what the names meant when it was made
     for scope in traverse_scope(tree):
@@ -55,7 +55,7 @@ def _put_in_place(
     whole = exp.table_(name, db=schema, quoted=True)
     if relation.table in selected:
         columns = [exp.column(column, quoted=True) for column in relation.schema.names]
-        part = exp.select(*columns).from_(whole).where(sqlglot.parse_one(selected[relation.table], dialect="postgres"))
+        part = exp.select(*columns).from_(whole).where(parse_one(selected[relation.table]))
         table.replace(exp.Subquery(this=part, alias=exp.TableAlias(this=alias)))
         return
     table.replace(exp.alias_(whole, alias, table=True))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlglot import exp, parse_one
+from sqlglot import exp
 
 from penstock.capture.connection import connect
 from penstock.catalog import relations, sources
@@ -15,6 +15,7 @@ from penstock.catalog.relations import Relation
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
 from penstock.errors import AmbiguousName, NotFound
+from penstock.parsing import parse_one
 
 _VIEWS = """
     SELECT n.nspname, c.relname, pg_get_viewdef(c.oid)
@@ -66,7 +67,7 @@ def _found(parts: tuple[str, ...], every: Sequence[Source]) -> exp.Expr | None:
     if not found:
         return None
     _, source, text = found[0]
-    tree = parse_one(text, read="postgres")
+    tree = parse_one(text)
     for table in tree.find_all(exp.Table):
         if table.args.get("db"):
             table.set("catalog", exp.to_identifier(source.name, quoted=True))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import sqlglot
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from sqlglot import exp
@@ -17,6 +16,7 @@ from penstock.catalog.store import Catalog
 from penstock.cut import Frontier
 from penstock.errors import ConfigError, InvalidQuery, NotRetained
 from penstock.lake.reader import Reader
+from penstock.parsing import parse_one
 from penstock.refresh.positions import position_at, readable
 
 
@@ -46,7 +46,7 @@ def select(
 
 def _parse(statement: str, dialect: str) -> exp.Expr:
     try:
-        return sqlglot.parse_one(statement, dialect=dialect)
+        return parse_one(statement, dialect)
     except SqlglotError as error:
         first = str(error).splitlines()[0]
         raise InvalidQuery(f"this is not {dialect} SQL: {first}", hint="Check the statement.") from error

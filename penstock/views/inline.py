@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlglot import exp, parse_one
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import traverse_scope
 
 from penstock.errors import UnsupportedQuery
+from penstock.parsing import parse_one
 
 Definition = Callable[[tuple[str, ...]], exp.Expr | None]
 _DEPTH = 32
@@ -17,7 +18,7 @@ _DEPTH = 32
 def inline_views(sql: str, definition: Definition) -> str:
     """The query over the tables below its views; the text itself where it names none, or is not one query."""
     try:
-        tree = parse_one(sql, read="postgres")
+        tree = parse_one(sql)
     except SqlglotError:
         return sql
     if not isinstance(tree, exp.Query):
@@ -30,7 +31,7 @@ def inline_views(sql: str, definition: Definition) -> str:
 
 def inline_once(sql: str, definition: Definition) -> str:
     """The query with each name that has a definition put in its place, not looking into what was put there."""
-    tree = parse_one(sql, read="postgres")
+    tree = parse_one(sql)
     _inlined(tree, definition)
     return tree.sql(dialect="postgres")
 

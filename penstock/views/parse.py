@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sqlglot import exp, parse
+from sqlglot import exp
 from sqlglot.errors import OptimizeError, ParseError, SqlglotError
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import Scope, build_scope
 
 from penstock.errors import InvalidQuery, NotYet, UnsupportedQuery
+from penstock.parsing import parse
 from penstock.views.algebra import Relation
 from penstock.views.aliases import unique_aliases
 from penstock.views.arrows import arrows_are_json
@@ -66,7 +67,7 @@ def _is_limited(tree: exp.Expr) -> bool:
 
 def _one_query(sql: str) -> exp.Expr:
     try:
-        statements = [found for found in parse(sql, read="postgres") if found is not None]
+        statements = parse(sql)
     except ParseError as error:
         raise _syntax_error(error) from None
     except SqlglotError as error:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from penstock.errors import ConfigError
+from penstock.parsing import parse_one
 from penstock.refresh import schedule
 from penstock.refresh.cdc_mode import CDC_MODES
 from penstock.refresh.decision import Mode
@@ -156,7 +156,7 @@ def query(cursor: Cursor) -> str:
     if not text:
         cursor.fail("expected a query, found the end of the statement")
     try:
-        tree = sqlglot.parse_one(text, read="postgres")
+        tree = parse_one(text)
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         near = str(first.get("highlight") or "")

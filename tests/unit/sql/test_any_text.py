@@ -35,12 +35,14 @@ def refusal(read_it: Callable[[], object]) -> PenstockError | None:
 @given(texts)
 @example("CREATE STREAM TABLE v AS SELECT 1 AS a EMIT")
 @example("CREATE STREAM TABLE v AS SELECT $$")
+@example("CREATE STREAM TABLE v AS 0?")
 def test_any_text_is_read_or_refused(text: str) -> None:
     refused = refusal(lambda: parse(text))
     assert refused is None or (refused.message.startswith("line ") and refused.hint)
 
 
 @given(texts)
+@example("0?")
 def test_any_file_is_read_or_refused(text: str) -> None:
     refused = refusal(lambda: read(text, "a.sql"))
     assert refused is None or (refused.message.startswith("a.sql:") and refused.hint)
