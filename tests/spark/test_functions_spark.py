@@ -33,6 +33,7 @@ UNION ALL SELECT 'texts', d.id, e.v, e.o
           FROM d LEFT JOIN LATERAL jsonb_array_elements_text(d.l) WITH ORDINALITY AS e (v, o) ON true
 UNION ALL SELECT 'unnest', d.id, e.v::text, e.o FROM d, unnest(d.a) WITH ORDINALITY AS e (v, o)
 UNION ALL SELECT 'series', d.id, g.x::text, g.o FROM d, generate_series(3, d.id % 6, -1) WITH ORDINALITY AS g (x, o)
+UNION ALL SELECT 'objects', d.id % 3, jsonb_object_agg(d.id, d.j)::text, count(*) FROM d GROUP BY 2
 UNION ALL SELECT 'array', d.id, e.v::text, e.o FROM d, unnest(ARRAY[d.id, NULL, 7]) WITH ORDINALITY AS e (v, o)"""
 
 

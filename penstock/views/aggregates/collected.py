@@ -1,4 +1,4 @@
-"""What needs a group's values in order: string_agg, array_agg, json_agg, json_object_agg, mode and percentiles.
+"""What needs a group's values in order: string_agg, array_agg, json_agg, jsonb_object_agg, mode and percentiles.
 
 Rows that ORDER BY leaves equal come in the order of their values (PostgreSQL: in any), so the result is always one.
 """
@@ -19,6 +19,8 @@ from penstock.views.expr import FLOAT8, TEXT, Expr, Lit, call, kind
 from penstock.views.expressions.binder import refuse_types
 from penstock.views.expressions.convert import convert, fix, plain
 from penstock.views.expressions.json import json_key, json_value
+from penstock.views.expressions.json_access import JSONB
+from penstock.views.expressions.json_change import object_of
 from penstock.views.expressions.sql import Sql, binary, case, cast, column, fn, is_null, number, pg_cast, string
 
 _VALUE = "v"
@@ -46,6 +48,8 @@ def _array_agg(memory: Memory, found: Bound) -> Expr:
 
 def _json_agg(memory: Memory, found: Bound) -> Expr:
     found.only(arguments=1)
+    if found.args[0].pg.plain.oid == JSONB.oid:  # its order is not that of its letters
+        raise refuse_types(found.function, found.args)
     more = (json_value(fix(found.args[0], TEXT)),)
     arg = plain(found.args[0])
     return _collect(memory, found, found.function, arg, found.pg, "string", where=found.where, more=more)
@@ -54,11 +58,11 @@ def _json_agg(memory: Memory, found: Bound) -> Expr:
 def _json_object_agg(memory: Memory, found: Bound) -> Expr:
     found.only(arguments=2)
     if found.distinct:
-        raise refuse_types("json_object_agg(DISTINCT)", found.args)
+        raise refuse_types(f"{found.function}(DISTINCT)", found.args)
     key, value = (fix(arg, TEXT) for arg in found.args)
-    colon = Lit(" : ", TEXT, "string")
+    colon = Lit(" : " if found.function == "json_object_agg" else ": ", TEXT, "string")
     pair = call("pipe", call("pipe", json_key(key), colon, pg=TEXT), json_value(value), pg=TEXT)
-    return _collect(memory, found, "json_object_agg", pair, found.pg, "string", where=found.where)
+    return _collect(memory, found, found.function, pair, found.pg, "string", where=found.where)
 
 
 def _collect(
@@ -188,6 +192,11 @@ def _spark_json(start: str, end: str) -> MeasureSql:
     return render
 
 
+def _spark_object(measure: Measure, given: Arguments) -> Sql:
+    values = _values(measure, given)
+    return _or_null(values, object_of(values.copy()))
+
+
 def _spark_sorted(given: Arguments, direction: str) -> Sql:
     return fn("SORT_ARRAY", fn("COLLECT_LIST", given.arg), exp.Boolean(this=direction == "ASC"))
 
@@ -252,6 +261,11 @@ def _postgres_object(measure: Measure, given: Arguments) -> Sql:
     return binary("||", binary("||", string("{ "), inside), string(" }"))
 
 
+def _postgres_jsonb(measure: Measure, given: Arguments) -> Sql:
+    inside = _postgres_call("STRING_AGG", measure, given, string(", "))
+    return pg_cast(binary("||", binary("||", string("{"), inside), string("}")), "jsonb")
+
+
 def _postgres_within(measure: Measure, given: Arguments) -> Sql:
     direction, _, fraction = measure.detail.partition(" ")
     found = fn(measure.how.upper(), *([number(fraction)] if fraction else []))
@@ -265,6 +279,7 @@ READERS: dict[str, Reader] = {
     "json_agg": _json_agg,
     "jsonb_agg": _json_agg,
     "json_object_agg": _json_object_agg,
+    "jsonb_object_agg": _json_object_agg,
     "mode": _mode,
     "percentile_disc": _percentile_disc,
     "percentile_cont": _percentile_cont,
@@ -275,6 +290,7 @@ SPARK: dict[str, MeasureSql] = {
     "json_agg": _spark_json("[", "]"),
     "jsonb_agg": _spark_json("[", "]"),
     "json_object_agg": _spark_json("{ ", " }"),
+    "jsonb_object_agg": _spark_object,
     "mode": _spark_mode,
     "percentile_disc": _spark_disc,
     "percentile_cont": _spark_cont,
@@ -285,5 +301,6 @@ POSTGRES: dict[str, MeasureSql] = {
     "json_agg": _postgres_json,
     "jsonb_agg": _postgres_json,
     "json_object_agg": _postgres_object,
+    "jsonb_object_agg": _postgres_jsonb,
     **dict.fromkeys(("mode", "percentile_disc", "percentile_cont"), _postgres_within),
 }

@@ -10,6 +10,8 @@ from penstock.views.expressions import (
     conditional,
     json,
     json_access,
+    json_change,
+    json_contains,
     mathematics,
     patterns,
     strings,
@@ -19,7 +21,7 @@ from penstock.views.expressions import (
 
 FAMILIES = (
     arithmetic, mathematics, comparison, conditional, casts, text, strings, patterns, temporal, json, json_access,
-    arrays,
+    json_change, json_contains, arrays,
 )  # fmt: skip
 
 HANDLERS = {node: handler for family in FAMILIES for node, handler in family.BIND.items()}

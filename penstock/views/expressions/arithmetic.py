@@ -10,6 +10,8 @@ from penstock.views import decimals
 from penstock.views.expr import NUMERIC, Call, Expr, Lit, call, kind
 from penstock.views.expressions.binder import Binder, Handler, refuse_types
 from penstock.views.expressions.convert import convert
+from penstock.views.expressions.json_access import JSONB
+from penstock.views.expressions.json_change import without
 from penstock.views.expressions.sql import Sql, binary, cast, fn, number
 from penstock.views.expressions.temporal import shift_time
 
@@ -25,6 +27,8 @@ def _bind_binary(binder: Binder, node: exp.Expr) -> Expr:
     op = _OPS[type(node)]
     if isinstance(node.expression, exp.Interval) or isinstance(node.this, exp.Interval):
         return shift_time(binder, node, op)
+    if binder.type_of(node).oid == JSONB.oid:
+        return without(binder, node)
     left, right = binder.bind(node.this), binder.bind(node.expression)
     if not {kind(left.pg), kind(right.pg)} <= _NUMBERS:
         return shift_time(binder, node, op)

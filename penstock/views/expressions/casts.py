@@ -19,6 +19,7 @@ _ALIKE = {
     ("timestamp", "timestamptz"), ("timestamptz", "timestamp"),
 }  # fmt: skip
 _VARCHAR = 1043
+_JSON = (114, 3802)
 
 
 def _bind_cast(binder: Binder, node: exp.Expr) -> Expr:
@@ -37,6 +38,8 @@ def cast_to(arg: Expr, pg: PgType) -> Expr:
     if "opaque" in (source, target):
         if (arg.pg.oid, arg.pg.typmod) == (pg.oid, pg.typmod):
             return arg
+        if target == "text" and (arg.pg.plain.oid in _JSON or arg.pg.plain.kind == "e"):
+            return _limited(call("convert", arg, pg=TEXT, spark="string"), pg)  # held as the text that it is cast to
         raise _refused(arg.pg, pg)
     if source == target == "text":
         return _limited(arg, pg)

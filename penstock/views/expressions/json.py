@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.views.expr import TEXT, Call, Expr, call, kind
+from penstock.views.expr import TEXT, Call, Expr, Lit, call, kind
 from penstock.views.expressions.binder import Handler, refuse_types
 from penstock.views.expressions.sql import Sql, binary, case, cast, fn, number, pg_cast, string
+from penstock.views.typer import type_name
 
 _QUOTED = frozenset({"text", "uuid", "date", "timestamp"})
+_JSONB = 3802
 
 
 def json_value(value: Expr) -> Expr:
     """What to_json() gives; NULL is null."""
-    bare = kind(value.pg) in ("int", "bool", *_QUOTED) or value.pg.decimal is not None
+    bare = kind(value.pg) in ("int", "bool", *_QUOTED) or value.pg.decimal is not None or value.pg.plain.oid == _JSONB
     if not bare:
         raise refuse_types("JSON", (value,))
     return call("json_value", value, pg=TEXT)
@@ -33,6 +35,17 @@ _ESCAPES = [
 ]  # fmt: skip
 
 
+def quoted(text: str) -> str:
+    r"""A text as PostgreSQL writes it in JSON.
+
+    >>> print(quoted('say "\\n"'))
+    "say \"\\n\""
+    """
+    for char, form in _ESCAPES:
+        text = text.replace(char, form)
+    return f'"{text}"'
+
+
 def spark_quoted(value: Sql) -> Sql:
     """Few texts have anything to escape; those that do are replaced character by character."""
     escaped = value
@@ -50,7 +63,7 @@ def _code(char: str) -> Sql:
 
 def _spark_value(e: Call, value: Sql) -> Sql:
     source = e.args[0].pg
-    text: Sql = value if kind(source) in ("text", "uuid") else cast(value, "string")
+    text: Sql = value if kind(source) in ("text", "uuid", "opaque") else cast(value, "string")
     if kind(source) == "timestamp":
         text = fn("REPLACE", text, string(" "), string("T"))
     if kind(source) in _QUOTED:
@@ -64,6 +77,9 @@ def _spark_key(e: Call, value: Sql) -> Sql:
 
 
 def _postgres_value(e: Call, value: Sql) -> Sql:
+    source = e.args[0]
+    if isinstance(source, Lit) or source.pg.plain.oid == _JSONB:
+        value = pg_cast(value, type_name(source.pg))
     return fn("COALESCE", pg_cast(fn("TO_JSON", value), "text"), string("null"))
 
 

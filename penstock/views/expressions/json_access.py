@@ -16,7 +16,7 @@ from penstock.relation.types import PgType
 from penstock.views.expr import BOOL, INT4, TEXT, Call, Expr, Lit, call, kind
 from penstock.views.expressions.binder import Binder, Handler, refuse_types, refused
 from penstock.views.expressions.convert import convert, plain
-from penstock.views.expressions.json import spark_quoted
+from penstock.views.expressions.json import quoted, spark_quoted
 from penstock.views.expressions.sql import Sql, binary, case, cast, chain, column, fn, is_null, number, pg_cast, string
 
 JSONB = PgType(3802, -1, "jsonb")
@@ -189,7 +189,8 @@ def text_of(value: Sql) -> Sql:
     return let(value, body, "v")
 
 
-def _by_key(doc: Sql, key: Sql) -> Sql:
+def member(doc: Sql, key: Sql) -> Sql:
+    """The value of an object's member, NULL without one; `key` as JSON writes it."""
     start = fn("CONCAT", key, string(": "))
     one = fn("FILTER", members(doc), lambda_(fn("STARTSWITH", column("m"), start), "m"))
     return let(fn("GET", one, number("0")), value_of, "m")
@@ -204,7 +205,7 @@ def _by_place(doc: Sql, place: Sql) -> Sql:
 
 
 def _spark_get(e: Call, doc: Sql, key: Sql) -> Sql:
-    return let(doc, lambda d: case((starts(d, "{"), _by_key(d.copy(), spark_quoted(key))), default=exp.Null()))
+    return let(doc, lambda d: case((starts(d, "{"), member(d.copy(), spark_quoted(key))), default=exp.Null()))
 
 
 def _spark_at(e: Call, doc: Sql, place: Sql) -> Sql:
@@ -213,7 +214,7 @@ def _spark_at(e: Call, doc: Sql, place: Sql) -> Sql:
 
 def _spark_step(e: Call, doc: Sql) -> Sql:
     def body(d: Sql) -> Sql:
-        branches = [(starts(d, "{"), _by_key(d.copy(), spark_quoted(string(e.detail))))]
+        branches = [(starts(d, "{"), member(d.copy(), string(quoted(e.detail))))]
         if re.fullmatch(r"\s*[+-]?\d{1,9}", e.detail):
             branches.append((starts(d.copy(), "["), _by_place(d.copy(), number(str(int(e.detail))))))
         return case(*branches, default=exp.Null())
@@ -222,13 +223,13 @@ def _spark_step(e: Call, doc: Sql) -> Sql:
 
 
 def _spark_has(e: Call, doc: Sql, key: Sql) -> Sql:
-    quoted = spark_quoted(key)
-    start = fn("CONCAT", quoted, string(": "))
+    name = spark_quoted(key)
+    start = fn("CONCAT", name, string(": "))
 
     def body(d: Sql) -> Sql:
         among = fn("EXISTS", members(d.copy()), lambda_(fn("STARTSWITH", column("m"), start), "m"))
-        element = fn("ARRAY_CONTAINS", members(d.copy()), quoted.copy())
-        itself = binary("=", d.copy(), quoted.copy())
+        element = fn("ARRAY_CONTAINS", members(d.copy()), name.copy())
+        itself = binary("=", d.copy(), name.copy())
         return case((starts(d, "{"), among), (starts(d.copy(), "["), element), default=itself)
 
     return let(doc, body)

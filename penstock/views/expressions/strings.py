@@ -9,7 +9,7 @@ from sqlglot import exp
 from penstock.errors import UnsupportedQuery
 from penstock.relation.types import PgType
 from penstock.views.expr import BOOL, INT4, TEXT, Call, Expr, call, kind
-from penstock.views.expressions import json_access
+from penstock.views.expressions import json_access, json_change
 from penstock.views.expressions.binder import Binder, Handler, refuse_types, refused
 from penstock.views.expressions.convert import convert, plain, typed
 from penstock.views.expressions.sql import Sql, binary, case, fn, number, string
@@ -134,11 +134,15 @@ def _octet_length(binder: Binder, node: exp.Expr) -> Expr:
     return call("octet_length", text_of(binder, node.expressions[0], "octet_length"), pg=INT4)
 
 
-_NAMED: dict[str, Callable[[Binder, exp.Expr], Expr]] = {"octet_length": _octet_length}
+_NAMED: dict[str, Callable[[Binder, exp.Expr], Expr]] = {
+    "octet_length": _octet_length,
+    **json_access.NAMED,
+    **json_change.NAMED,
+}
 
 
 def _bind_named(binder: Binder, node: exp.Expr) -> Expr:
-    found = _NAMED.get(node.name.lower()) or json_access.NAMED.get(node.name.lower())
+    found = _NAMED.get(node.name.lower())
     if found is None:
         raise refused(node)
     return found(binder, node)

@@ -9,6 +9,8 @@ from penstock.views.expr import BOOL, INT4, TEXT, Call, Expr, Lit, call, kind
 from penstock.views.expressions.binder import Binder, Handler, refuse_types
 from penstock.views.expressions.casts import cast_to
 from penstock.views.expressions.convert import convert, plain
+from penstock.views.expressions.json_access import JSONB
+from penstock.views.expressions.json_change import concatenated
 from penstock.views.expressions.sql import Sql, binary, chain, fn, number, string
 from penstock.views.expressions.strings import padded_text
 
@@ -68,6 +70,8 @@ def _bind_concat(binder: Binder, node: exp.Expr) -> Expr:
 
 
 def _bind_pipe(binder: Binder, node: exp.Expr) -> Expr:
+    if binder.type_of(node).oid == JSONB.oid:
+        return concatenated(binder, node)
     return call("pipe", _as_text(binder, node.this), _as_text(binder, node.expression), pg=TEXT)
 
 

@@ -15,6 +15,7 @@ MONEY = PgType(1700, ((12 << 16) | 2) + 4, "numeric(12,2)")
 FINE = PgType(1700, ((20 << 16) | 6) + 4, "numeric(20,6)")
 CHAR5 = PgType(1042, 5 + 4, "character(5)")
 UUID = PgType(2950, -1, "uuid")
+JSONB = PgType(3802, -1, "jsonb")
 
 EDGE = relation(
     "edge",
@@ -35,6 +36,9 @@ EDGE = relation(
     Column.of("ts", TIMESTAMP),
     Column.of("tz", TIMESTAMPTZ),
     Column.of("u", UUID),
+    Column.of("o", JSONB),
+    Column.of("l", JSONB),
+    Column.of("y", JSONB),
     key=["id"],
 )
 _UUID = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
@@ -57,6 +61,14 @@ _VALUES: dict[str, list[Any]] = {
            datetime(2021, 1, 3, 4, 5, 6), datetime(2000, 1, 1), datetime(2024, 12, 30, 1), datetime(1999, 3, 31, 2, 30),
            datetime(2010, 6, 15, 12, 30, 15, 500000), datetime(1900, 1, 1, 0, 0, 1)],
     "u": [None, _UUID, _UUID.replace("3f", "00", 1), _UUID.replace("3f", "ff", 1), *[_UUID] * 6],
+    # As PostgreSQL prints them: objects, arrays, anything.
+    "o": [None, "{}", '{"a": 1}', '{"a": 1.0, "bb": [1, 2.50, "x"]}', '{"a": {"b": {"c": null}}, "é": "é"}',
+          '{"": 0, "a\\"b": "x: y, {z}", "long key": [[], {}, [{"a": 1}]]}', '{"a": "1", "b": true, "c": false}',
+          '{"a": [1, [2, 3]], "n": -1.50}', '{"a": null, "b": "\\n\\t\\u0001"}', '{"a": 10, "aa": 100, "日": "本"}'],
+    "l": [None, "[]", "[1]", '["a", "b", "a"]', '[1, [2, [3]], {"a": 1}]', "[null, true, false]",
+          '[{"a": 1, "b": 2}, {"a": 2}]', '["a: b", "c, d", "\\"q\\""]', "[0.10, 1.00, 100]",
+          '[[1, 2], [3], "x", 1.0]'],
+    "y": [None, "1", "1.00", '"a"', "null", "true", "[]", "{}", '["a", 1]', '{"a": "é"}'],
 }  # fmt: skip
 _VALUES["tz"] = [value and value.replace(tzinfo=UTC) for value in _VALUES["ts"]]
 ROWS: list[Row] = [
@@ -64,6 +76,27 @@ ROWS: list[Row] = [
 ]
 
 EXPRESSIONS: dict[str, list[str]] = {
+    "json": [
+        "o -> 'a'", "o ->> 'a'", "o -> s", "l -> 0", "l ->> -1", "o #> '{a,b}'", "o #>> '{bb,2}'", "y ->> 'a'",
+        "y -> 1",
+        "o ? 'a'", "l ? 'a'", "y ? 'a'", "o ?| ARRAY['é', 'bb']", "o ?& '{a,b}'", "l ?| ARRAY['b', 'c, d']",
+        "o ?| ARRAY['']",
+        "o @> '{}'", "o @> '{\"a\": 1}'", "o @> '{\"a\": {\"b\": {}}}'::jsonb", "o @> '{\"bb\": [2.5]}'",
+        "o @> '{\"bb\": [\"x\", 1.00]}'", "o @> '{\"long key\": [[{\"a\": 1.0}]]}'", "o @> '{\"a\": null}'",
+        "o @> '{\"n\": -1.5}'", "o @> '[]'", "l @> '1'", "l @> '[1]'", "l @> '[[2, [3]]]'", "l @> '[{\"a\": 1}, 1]'",
+        "l @> '\"a: b\"'", "l @> '[0.1, 1e2]'", "y @> '1'", "y @> '1.000'", "y @> 'null'", "y @> '\"a\"'", "y @> '[]'",
+        "'{\"a\": 1}' <@ o", "NOT o @> '{\"b\": \"\\n\\t\\u0001\"}'",
+        "o || '{\"bb\": 7, \"a\": 1e2}'", "o || o", "l || l", "l || '1'", "o || l", "y || y",
+        "'[0.50, {\"k\": \"é\"}]' || y",
+        "y || '{\"z\": {\"y\": 1, \"x\": 2, \"\": 3}}'::jsonb",
+        "o - 'a'", "o - s", "l - 'a'", "o - ARRAY['a', 'é']", "o - '{bb,n}'::text[]", "l - 0", "l - -1", "l - 5",
+        "l - j",
+        "jsonb_typeof(y)", "jsonb_array_length(l)", "jsonb_extract_path(o, 'a', '1')",
+        "jsonb_build_object('id', id, 'm', m, 'a', s, 'o', o, 'é', d, '', t)", "jsonb_build_object()",
+        "jsonb_build_array(i, s, ts, y, NULL, 'x', 15)", "to_jsonb(s)", "to_jsonb(m)", "to_jsonb(d)", "to_jsonb(o)",
+        "o::text", "y::varchar(3)",
+        "jsonb_build_object('k', jsonb_build_array(u, h)) || jsonb_build_object('j', to_jsonb(ts))",
+    ],
     "integers": [
         "i + j", "i - j", "i * j", "i / j", "i % j", "mod(i, j)", "h + h", "h * h", "h - 1", "i + b", "b / j",
         "b % 7", "-i", "abs(i)", "i * 2 + 1", "h / 3::smallint", "sign(i)", "floor(i)", "ceil(i)",

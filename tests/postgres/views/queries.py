@@ -256,5 +256,9 @@ FUNCTIONS = [
     "SELECT id, e ->> 'a' AS a FROM d, jsonb_array_elements(d.l) e",
     "SELECT e, count(*) FROM d, jsonb_array_elements_text(d.l) e GROUP BY e",
     "SELECT w.k, x.key FROM w JOIN (SELECT id, key FROM d, jsonb_each(j)) x ON x.id % 5 = w.k",
+    "SELECT id, j || jsonb_build_object('a', l) AS x, l || j AS y, j - 'a' AS z FROM d WHERE NOT j @> '{\"a\": 1}'",
+    "SELECT s, jsonb_object_agg(id, m ORDER BY id) AS a, jsonb_object_agg(coalesce(s, '') || id, n) AS b "
+    "FROM t GROUP BY s",
+    "SELECT jsonb_object_agg(id, j) FILTER (WHERE id > 2) AS o FROM d",
 ]
 TEMPLATES += FUNCTIONS

@@ -63,7 +63,16 @@ def test_values_that_look_alike_where_they_are_equal_may_be_compared(make: Any) 
     assert forms(make("SELECT ip, count(*) AS n FROM t WHERE inf = other AND mood = 'sad' GROUP BY ip"))
 
 
+def test_what_is_held_as_its_text_is_cast_to_it(make: Any) -> None:
+    assert forms(make("SELECT upper(mood::text) AS m, jb::varchar(9) AS j FROM t")) == {"m": "string", "j": "string"}
+
+
 REFUSED = [
+    ("SELECT id FROM t WHERE jb @> jb", "not a constant"),
+    ("SELECT id FROM t WHERE ints @> ARRAY[1]", r"@> on integer\[\]"),
+    ("SELECT id FROM t WHERE jb <@ '{}'", "jb <@"),
+    ("SELECT jb ?| ARRAY[word] AS x FROM t", "constant names"),
+    ("SELECT jsonb_build_object(word, 1) AS x FROM t", "constant keys"),
     ("SELECT iv, count(*) FROM t GROUP BY iv", "GROUP BY on interval"),
     ("SELECT id FROM t WHERE iv = iv", "= on interval"),
     ("SELECT id FROM t WHERE iv > '1 day'", "interval"),
@@ -92,7 +101,7 @@ REFUSED = [
     ("SELECT coalesce(mood, 'sad') AS x FROM t", "mood"),
     ("SELECT any_value(id) FROM t", "any_value"),
     ("SELECT array_agg(ints) FROM t", r"array_agg on integer\[\]"),
-    ("SELECT json_agg(jb) FROM t", "JSON on jsonb"),
+    ("SELECT json_agg(jb) FROM t", "json_agg on jsonb"),
     ("SELECT string_agg(word, word) FROM t", "constant separator"),
     ("SELECT percentile_cont(ARRAY[0.5]) WITHIN GROUP (ORDER BY id) FROM t", "one constant fraction"),
     ("SELECT mode() WITHIN GROUP (ORDER BY jb) FROM t", "ORDER BY on jsonb"),

@@ -1,0 +1,209 @@
+"""jsonb values made of others: ||, -, jsonb_build_object, jsonb_build_array, to_jsonb.
+
+What is made is written as PostgreSQL prints it: the members of an object by the length of their keys and then by bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from penstock.errors import UnsupportedQuery
+from penstock.views.expr import INT4, TEXT, Call, Expr, Lit, call, kind
+from penstock.views.expressions.binder import Binder, refuse_types, refused
+from penstock.views.expressions.convert import convert, fix, plain
+from penstock.views.expressions.json import json_value, quoted, spark_quoted
+from penstock.views.expressions.json_access import JSONB, jsonb, key_of, lambda_, let, members, starts
+from penstock.views.expressions.json_constant import constant, is_constant, place, written
+from penstock.views.expressions.json_contains import names
+from penstock.views.expressions.sql import (
+    Sql,
+    binary,
+    case,
+    cast,
+    chain,
+    column,
+    fn,
+    is_null,
+    negation,
+    number,
+    pg_cast,
+    string,
+)  # fmt: skip
+
+# Binding --------------------------------------------------------------------------------------------------------------
+
+
+def concatenated(binder: Binder, node: exp.Expr) -> Expr:
+    """`a || b`, of which PostgreSQL says that it is jsonb."""
+    return call("json_concat", *(_operand(binder, side) for side in (node.this, node.expression)), pg=JSONB)
+
+
+def without(binder: Binder, node: exp.Expr) -> Expr:
+    """`j - key`, `j - place` or `j - keys`."""
+    doc, gone = jsonb(binder.bind(node.this), "-"), node.expression
+    if isinstance(gone, exp.Array) or (isinstance(gone, exp.Cast) and gone.to.is_type(exp.DType.ARRAY)):
+        for name in names(gone, "- of jsonb"):
+            doc = call("json_without", doc, Lit(name, TEXT, "string"), pg=JSONB)
+        return doc
+    key = plain(fix(binder.bind(gone), TEXT))
+    if kind(key.pg) == "text":
+        return call("json_without", doc, key, pg=JSONB)
+    if kind(key.pg) == "int" and key.spark != "bigint":
+        return call("json_without_at", doc, convert(key, INT4, "int"), pg=JSONB)
+    raise refuse_types("-", (doc, key))
+
+
+def _operand(binder: Binder, node: exp.Expr) -> Expr:
+    if is_constant(node):
+        return Lit(written(constant(node)), JSONB, "string")
+    return jsonb(binder.bind(node), "||")
+
+
+def _build_object(binder: Binder, node: exp.Expr) -> Expr:
+    keys, values = node.expressions[::2], node.expressions[1::2]
+    if len(keys) != len(values):
+        raise UnsupportedQuery("jsonb_build_object() needs a value for each key", hint="PostgreSQL refuses it too.")
+    if not all(isinstance(key, exp.Literal) and key.is_string for key in keys):
+        raise UnsupportedQuery("jsonb_build_object() needs constant keys", hint="Write them as literals.")
+    found = {key.name: _value(binder, value) for key, value in zip(keys, values, strict=True)}
+    ordered = sorted(found, key=place)
+    parts = [part for key in ordered for part in (Lit(quoted(key) + ": ", TEXT, "string"), found[key])]
+    return call("json_build", *parts, pg=JSONB, detail="{}")
+
+
+def _build_array(binder: Binder, node: exp.Expr) -> Expr:
+    parts = [part for value in node.expressions for part in (Lit("", TEXT, "string"), _value(binder, value))]
+    return call("json_build", *parts, pg=JSONB, detail="[]")
+
+
+def _to_jsonb(binder: Binder, node: exp.Expr) -> Expr:
+    if len(node.expressions) != 1:
+        raise refused(node)
+    return call("to_jsonb", _value(binder, node.expressions[0]), plain(binder.bind(node.expressions[0])), pg=JSONB)
+
+
+def _value(binder: Binder, node: exp.Expr) -> Expr:
+    return json_value(plain(fix(binder.bind(node), TEXT)))
+
+
+NAMED: dict[str, Callable[[Binder, exp.Expr], Expr]] = {
+    "jsonb_build_object": _build_object,
+    "jsonb_build_array": _build_array,
+    "to_jsonb": _to_jsonb,
+}
+
+# Spark ----------------------------------------------------------------------------------------------------------------
+
+
+def object_of(found: Sql) -> Sql:
+    """An object of members, of which the last of those with one key counts."""
+    entry = fn(
+        "NAMED_STRUCT", string("n"), fn("OCTET_LENGTH", key_of(column("m"))), string("k"), key_of(column("m")),
+        string("i"), column("i"), string("m"), column("m"),
+    )  # fmt: skip
+    ordered = fn("SORT_ARRAY", fn("TRANSFORM", found, lambda_(entry, "m", "i")))
+
+    def body(entries: Sql) -> Sql:
+        following = exp.Dot(this=fn("GET", entries, binary("+", column("p"), number("1"))), expression=_name("k"))
+        last = fn("FILTER", entries.copy(), lambda_(negation(binary("<=>", column("k", "x"), following)), "x", "p"))
+        return _list(fn("TRANSFORM", last, lambda_(column("m", "x"), "x")), "{", "}")
+
+    return let(ordered, body, "s")
+
+
+def _name(name: str) -> exp.Expr:
+    return exp.to_identifier(name)
+
+
+def _list(parts: Sql, start: str, end: str) -> Sql:
+    return fn("CONCAT", string(start), fn("ARRAY_JOIN", parts, string(", ")), string(end))
+
+
+def _spark_concat(e: Call, left: Sql, right: Sql) -> Sql:
+    def elements(value: Sql) -> Sql:
+        return case((starts(value, "["), members(value.copy())), default=fn("ARRAY", value.copy()))
+
+    def body(a: Sql, b: Sql) -> Sql:
+        objects = chain("AND", starts(a, "{"), starts(b, "{"))
+        merged = object_of(fn("CONCAT", members(a.copy()), members(b.copy())))
+        joined = _list(fn("CONCAT", elements(a.copy()), elements(b.copy())), "[", "]")
+        unknown = chain("OR", is_null(a.copy()), is_null(b.copy()))
+        return case((unknown, exp.Null()), (objects, merged), default=joined)
+
+    return let(left, lambda a: let(right, lambda b: body(a, b), "b"), "a")
+
+
+def _spark_without(e: Call, doc: Sql, key: Sql) -> Sql:
+    quoted_ = spark_quoted(key)
+    start = fn("CONCAT", quoted_, string(": "))
+
+    def body(d: Sql) -> Sql:
+        named = fn("FILTER", members(d.copy()), lambda_(negation(fn("STARTSWITH", column("m"), start)), "m"))
+        others = fn("FILTER", members(d.copy()), lambda_(negation(binary("=", column("m"), quoted_.copy())), "m"))
+        return case(
+            (chain("OR", is_null(d), is_null(quoted_.copy())), exp.Null()),
+            (starts(d.copy(), "{"), _list(named, "{", "}")),
+            (starts(d.copy(), "["), _list(others, "[", "]")),
+            default=_refusal("cannot delete from scalar"),
+        )
+
+    return let(doc, body)
+
+
+def _spark_without_at(e: Call, doc: Sql, at: Sql) -> Sql:
+    def kept(found: Sql) -> Sql:
+        behind = binary("+", fn("SIZE", found.copy()), at.copy())
+        gone = case((binary("<", at.copy(), number("0")), behind), default=at.copy())
+        return _list(fn("FILTER", found, lambda_(binary("<>", column("i"), gone), "m", "i")), "[", "]")
+
+    def body(d: Sql) -> Sql:
+        return case(
+            (chain("OR", is_null(d), is_null(at.copy())), exp.Null()),
+            (starts(d.copy(), "["), let(members(d.copy()), kept, "s")),
+            default=_refusal("cannot delete from object or scalar using integer index"),
+        )
+
+    return let(doc, body)
+
+
+def _refusal(text: str) -> Sql:
+    return cast(fn("RAISE_ERROR", string(text)), "string")
+
+
+def _joined(e: Call, parts: tuple[Sql, ...], concat: Callable[..., Sql]) -> Sql:
+    pieces: list[Sql] = [string(e.detail[0])]
+    for at in range(0, len(parts), 2):
+        pieces += [string(", ")] if at else []
+        pieces += parts[at : at + 2]
+    return concat(*pieces, string(e.detail[1]))
+
+
+def _spark_build(e: Call, *parts: Sql) -> Sql:
+    return _joined(e, parts, lambda *pieces: fn("CONCAT", *pieces))
+
+
+def _postgres_build(e: Call, *parts: Sql) -> Sql:
+    return pg_cast(_joined(e, parts, lambda *pieces: fn("CONCAT", *pieces)), "jsonb")
+
+
+def _unless_null(made: Callable[[Sql], Sql]) -> Callable[..., Sql]:
+    return lambda e, value, given: case((is_null(given), exp.Null()), default=made(value))
+
+
+def _postgres_without(e: Call, doc: Sql, key: Sql) -> Sql:
+    by = "text" if e.op == "json_without" else "int"
+    return fn("JSONB_DELETE", pg_cast(doc, "jsonb"), pg_cast(key, by))
+
+
+BIND: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {}
+SPARK = {
+    "json_concat": _spark_concat, "json_without": _spark_without, "json_without_at": _spark_without_at,
+    "json_build": _spark_build, "to_jsonb": _unless_null(lambda value: value),
+}  # fmt: skip
+POSTGRES = {
+    "json_concat": lambda e, a, b: fn("JSONB_CONCAT", pg_cast(a, "jsonb"), pg_cast(b, "jsonb")),
+    "json_without": _postgres_without, "json_without_at": _postgres_without,
+    "json_build": _postgres_build, "to_jsonb": _unless_null(lambda value: pg_cast(value, "jsonb")),
+}  # fmt: skip
