@@ -36,7 +36,7 @@ from penstock.views.first_rows import Limit, limit_of, limited
 from penstock.views.functions_in_from import FunctionCall, call_of
 from penstock.views.rewrites.grouping_sets import sets_of, spread
 from penstock.views.scope import Grouping, Lowered, Scope, joined, renamed
-from penstock.views.set_functions import Called, called
+from penstock.views.set_functions import Called, argument, called
 from penstock.views.set_operations import OPERATIONS
 from penstock.views.subqueries import (
     Beside,
@@ -127,7 +127,7 @@ class Lowering:
         )
         found = called(
             call.name,
-            [binder.bind(arg) for arg in call.args],
+            [argument(binder, arg) for arg in call.args],
             [one.pg for one in told],
             [self._name(call.alias, name) for name in call.columns],
             numbered=call.numbered,

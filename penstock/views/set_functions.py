@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from sqlglot import exp
+
 from penstock.errors import UnsupportedQuery
 from penstock.relation.schema import Column
 from penstock.relation.types import PgType, spark_type
 from penstock.views.algebra import Expand, Filter, Node
 from penstock.views.expr import INT4, INT8, TEXT, TRUE, Col, Expr, Lit, kind
-from penstock.views.expressions.binder import refuse_types
+from penstock.views.expressions.binder import Binder, refuse_types
 from penstock.views.expressions.convert import convert, fix
 from penstock.views.expressions.json_access import jsonb
+from penstock.views.expressions.temporal import interval_of, parse_interval
 
 Types = list[tuple[PgType, str]]  # in PostgreSQL and in Spark, of each column
 Bound = tuple[tuple[Expr, ...], Types]
@@ -34,11 +37,40 @@ def _unnest(args: Sequence[Expr], told: Sequence[PgType]) -> Bound:
 
 
 def _generate_series(args: Sequence[Expr], told: Sequence[PgType]) -> Bound:
+    if kind(told[0]) in ("timestamp", "timestamptz"):
+        return _series_of_times(args, told[0])
     whole = [fix(arg, told[0]) for arg in args]
     if told[0].oid not in (INT4.oid, INT8.oid) or any(kind(arg.pg) != "int" for arg in whole):
         raise refuse_types("generate_series()", args)
     spark = spark_type(told[0].arrow)
     return tuple(convert(arg, told[0], spark) for arg in whole), [(told[0], spark)]
+
+
+def _series_of_times(args: Sequence[Expr], pg: PgType) -> Bound:
+    if len(args) != 3:
+        raise refuse_types("generate_series()", args)
+    first, last, step = args
+    if isinstance(step, Lit) and step.bare:
+        step = _interval(exp.Interval(this=exp.Literal.string(step.value or "")))
+    parts = [int(part) for part in str(step.value).split(",")] if isinstance(step, Lit) else []
+    if not any(parts) or (min(parts) < 0 < max(parts)):
+        raise UnsupportedQuery(
+            "generate_series() of times needs a constant step in one direction", hint="Write interval '1 day'."
+        )
+    spark = spark_type(pg.arrow)
+    return (*(convert(fix(arg, pg), pg, spark) for arg in (first, last)), step), [(pg, spark)]
+
+
+def argument(binder: Binder, node: exp.Expr) -> Expr:
+    """An argument of a function in FROM, which may also be an interval constant: `months,days,seconds`."""
+    found = interval_of(node)
+    if found is None or found[1] is not None:
+        return binder.bind(node)
+    return _interval(found[0])
+
+
+def _interval(node: exp.Interval) -> Lit:
+    return Lit(",".join(map(str, parse_interval(node))), INTERVAL, "string")
 
 
 def _of_json(*types: PgType) -> Callable[[Sequence[Expr], Sequence[PgType]], Bound]:
@@ -50,6 +82,7 @@ def _of_json(*types: PgType) -> Callable[[Sequence[Expr], Sequence[PgType]], Bou
     return bind
 
 
+INTERVAL = PgType(1186, -1, "interval")
 _JSONB = PgType(3802, -1, "jsonb")
 _FUNCTIONS: dict[str, Callable[[Sequence[Expr], Sequence[PgType]], Bound]] = {
     "unnest": _unnest,

@@ -33,6 +33,14 @@ UNION ALL SELECT 'texts', d.id, e.v, e.o
           FROM d LEFT JOIN LATERAL jsonb_array_elements_text(d.l) WITH ORDINALITY AS e (v, o) ON true
 UNION ALL SELECT 'unnest', d.id, e.v::text, e.o FROM d, unnest(d.a) WITH ORDINALITY AS e (v, o)
 UNION ALL SELECT 'series', d.id, g.x::text, g.o FROM d, generate_series(3, d.id % 6, -1) WITH ORDINALITY AS g (x, o)
+UNION ALL SELECT 'days', d.id, g.x::date::text, g.o
+          FROM d, generate_series(date '2024-02-25' + d.id % 4, '2024-03-01', '1 day') WITH ORDINALITY AS g (x, o)
+UNION ALL SELECT 'months', d.id, g.x::text, g.o
+          FROM d, generate_series(timestamp '2024-05-31 01:00', timestamp '2024-05-31'
+                                  + (d.id % 9 - 5) * interval '1 month', '-1 month') WITH ORDINALITY AS g (x, o)
+UNION ALL SELECT 'hours', d.id, extract(hour FROM g.x)::int::text, g.o
+          FROM d, generate_series(timestamptz '2024-01-01 00:00:00+00', timestamptz '2024-01-01 20:00:00+00',
+                                  interval '90 minutes') WITH ORDINALITY AS g (x, o)
 UNION ALL SELECT 'objects', d.id % 3, jsonb_object_agg(d.id, d.j)::text, count(*) FROM d GROUP BY 2
 UNION ALL SELECT 'array', d.id, e.v::text, e.o FROM d, unnest(ARRAY[d.id, NULL, 7]) WITH ORDINALITY AS e (v, o)"""
 

@@ -13,7 +13,7 @@ from penstock.views.expressions.convert import convert
 from penstock.views.expressions.json_access import JSONB
 from penstock.views.expressions.json_change import without
 from penstock.views.expressions.sql import Sql, binary, cast, fn, number
-from penstock.views.expressions.temporal import shift_time
+from penstock.views.expressions.temporal import interval_of, shift_time
 
 _NUMBERS = frozenset({"int", "numeric", "float"})
 _LEAST_WHOLE_DIGITS = 8  # fewer left of the point than this and ordinary values overflow: refused when the view is made
@@ -25,7 +25,7 @@ _SHAPES = {"add": decimals.add, "sub": decimals.add, "mul": decimals.multiply, "
 
 def _bind_binary(binder: Binder, node: exp.Expr) -> Expr:
     op = _OPS[type(node)]
-    if isinstance(node.expression, exp.Interval) or isinstance(node.this, exp.Interval):
+    if interval_of(node.expression) or interval_of(node.this):
         return shift_time(binder, node, op)
     if binder.type_of(node).oid == JSONB.oid:
         return without(binder, node)

@@ -1,4 +1,4 @@
-"""Dates and times in UTC: shifts by constant intervals, differences of dates, truncation and fields."""
+"""Dates and times in UTC: shifts by constant intervals and multiples, differences of dates, truncation and fields."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sqlglot import exp
 from penstock.errors import UnsupportedQuery
 from penstock.relation.types import spark_type
 from penstock.views.expr import DATE, INT4, NUMERIC, TIMESTAMP, TIMESTAMPTZ, Call, Expr, call, kind
-from penstock.views.expressions.binder import Binder, Handler, refuse_types
+from penstock.views.expressions.binder import Binder, Handler, refuse_types, refused
 from penstock.views.expressions.convert import convert
 from penstock.views.expressions.sql import Sql, binary, cast, fn, number, string
 
@@ -25,15 +25,15 @@ _FIELDS = {
 
 
 def shift_time(binder: Binder, node: exp.Expr, op: str) -> Expr:
-    """date ± integer, date − date, date or timestamp ± interval constant."""
+    """date ± integer, date − date, date or timestamp ± interval constant, or a multiple of one."""
     sign = {"add": 1, "sub": -1}.get(op)
-    left, right = node.this, node.expression
-    if sign == 1 and isinstance(left, exp.Interval):
+    left, right = _open(node.this), _open(node.expression)
+    if sign == 1 and interval_of(left):
         left, right = right, left
-    if isinstance(left, exp.Interval) or sign is None:
-        raise refuse_types(f"`{node.key}`", [binder.bind(side) for side in (left, right)])
-    if isinstance(right, exp.Interval):
-        return _shift_by_interval(binder, left, right, sign)
+    if interval_of(left) or sign is None:
+        raise refused(node)
+    if (found := interval_of(right)) is not None:
+        return _shift_by_interval(binder, left, *found, sign)
     a, b = binder.bind(left), binder.bind(right)
     if sign == 1 and kind(a.pg) == "int":
         a, b = b, a
@@ -44,14 +44,40 @@ def shift_time(binder: Binder, node: exp.Expr, op: str) -> Expr:
     raise refuse_types("+" if sign == 1 else "-", (a, b))
 
 
-def _shift_by_interval(binder: Binder, value: exp.Expr, interval: exp.Interval, sign: int) -> Expr:
+def interval_of(node: exp.Expr) -> tuple[exp.Interval, exp.Expr | None] | None:
+    """An interval constant, and how many of it: `3 * interval '1 day'`."""
+    node = _open(node)
+    if isinstance(node, exp.Interval):
+        return node, None
+    if isinstance(node, exp.Mul):
+        for one, other in ((node.this, node.expression), (node.expression, node.this)):
+            if isinstance(found := _open(one), exp.Interval):
+                return found, other
+    return None
+
+
+def _open(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def _shift_by_interval(
+    binder: Binder, value: exp.Expr, interval: exp.Interval, times: exp.Expr | None, sign: int
+) -> Expr:
     arg = binder.bind(value)
     if kind(arg.pg) not in ("date", *_TIMES):
         raise refuse_types("adding an interval", (arg,))
     pg = TIMESTAMP if kind(arg.pg) == "date" else arg.pg
     months, days, seconds = parse_interval(interval)
     detail = ",".join(str(sign * part) for part in (months, days, seconds))
-    return call("shift", convert(arg, pg, spark_type(pg.arrow)), pg=pg, detail=detail)
+    shifted = convert(arg, pg, spark_type(pg.arrow))
+    if times is None:
+        return call("shift", shifted, pg=pg, detail=detail)
+    count = binder.bind(times)
+    if kind(count.pg) != "int" or count.spark == "bigint":
+        raise refuse_types("times an interval", (count,))
+    return call("shift", shifted, convert(count, INT4, "int"), pg=pg, detail=detail)
 
 
 def parse_interval(interval: exp.Interval) -> tuple[int, int, int]:
@@ -133,17 +159,21 @@ def _between_spark(e: Call, a: Sql, b: Sql) -> Sql:
     return cast(binary("*", micros, number("0.000001")), e.spark)
 
 
-def _interval_spark(e: Call, value: Sql) -> Sql:
-    months, days, seconds = (number(part) for part in e.detail.split(","))
-    zero = number("0")
-    interval = fn("MAKE_INTERVAL", zero, months, zero, days, zero, zero, seconds)
-    return cast(exp.Paren(this=exp.Add(this=value, expression=interval)), e.spark)
+def _interval_spark(e: Call, value: Sql, *times: Sql) -> Sql:
+    return cast(exp.Paren(this=exp.Add(this=value, expression=made_interval(e.detail, *times))), e.spark)
 
 
-def _interval_postgres(e: Call, value: Sql) -> Sql:
-    months, days, seconds = (number(part) for part in e.detail.split(","))
+def _interval_postgres(e: Call, value: Sql, *times: Sql) -> Sql:
+    made = made_interval(e.detail)
+    return binary("+", value, binary("*", made, times[0]) if times else made)
+
+
+def made_interval(detail: str, *times: Sql) -> Sql:
+    """`months,days,seconds`, as often as said."""
+    parts = [binary("*", number(part), times[0].copy()) if times else number(part) for part in detail.split(",")]
+    months, days, seconds = parts
     zero = number("0")
-    return binary("+", value, fn("MAKE_INTERVAL", zero, months, zero, days, zero, zero, seconds))
+    return fn("MAKE_INTERVAL", zero, months, zero.copy(), days, zero.copy(), zero.copy(), seconds)
 
 
 def _extract_spark(e: Call, value: Sql) -> Sql:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Literal
 from sqlglot import exp
 
 from penstock.views.algebra import Expand
-from penstock.views.expr import Col
+from penstock.views.expr import Col, Lit
 from penstock.views.expressions.json_access import key_of, lambda_, let, members, starts, text_of, value_of
 from penstock.views.expressions.sql import Sql, binary, case, cast, chain, column, fn, is_null, number, pg_cast, string
+from penstock.views.expressions.temporal import made_interval
 from penstock.views.render.block import Block, Source, select
+from penstock.views.set_functions import INTERVAL
 
 if TYPE_CHECKING:
     from penstock.views.render.renderer import Renderer
@@ -34,11 +36,20 @@ def expanded(render: Renderer, node: Expand, *, weighted: bool) -> Block:
 
 
 def _lateral(node: Expand, args: list[Sql], names: list[str]) -> Sql:
-    given = [pg_cast(arg, "jsonb") if node.function.startswith("jsonb") else arg for arg in args]
+    given = [_typed(node, place, arg) for place, arg in enumerate(args)]
     call = fn(node.function.upper(), *given).sql(dialect="postgres")
     columns = ", ".join(exp.to_identifier(name, quoted=True).sql(dialect="postgres") for name in names)
     number_ = " WITH ORDINALITY" if node.numbered else ""
     return exp.Var(this=f"SELECT * FROM {call}{number_} AS f ({columns})")
+
+
+def _typed(node: Expand, place: int, arg: Sql) -> Sql:
+    if node.function.startswith("jsonb"):
+        return pg_cast(arg, "jsonb")
+    given = node.args[place]
+    if isinstance(given, Lit) and given.pg == INTERVAL:
+        return made_interval(str(given.value))
+    return arg
 
 
 # Spark: an array of structs, one field per column ---------------------------------------------------------------------
@@ -66,6 +77,8 @@ def _unnest(node: Expand, args: list[Sql]) -> Sql:
 def _series(node: Expand, args: list[Sql]) -> Sql:
     """Empty where it would go the other way, which Spark refuses; a step of 0 is an error, as in PostgreSQL."""
     spark = node.columns[0][1].spark
+    if spark.startswith("timestamp"):
+        return _structs(node, _times(node, *args[:2]), _itself)
     first, last, *given = args
     step = given[0] if given else cast(number("1"), spark)
     zero = cast(fn("RAISE_ERROR", string("step size cannot equal zero")), f"array<{spark}>")
@@ -77,6 +90,27 @@ def _series(node: Expand, args: list[Sql]) -> Sql:
         default=exp.Null(),
     )
     return _structs(node, numbers, _itself)
+
+
+def _times(node: Expand, first: Sql, last: Sql) -> Sql:
+    """Each is the one before and a step: a month after the 31st is the 28th, and then always."""
+    step = node.args[2]
+    assert isinstance(step, Lit)
+    months, days, seconds = (int(part) for part in str(step.value).split(","))
+    interval, up = made_interval(f"{months},{days},{seconds}"), max(months, days, seconds) > 0
+    before = "<=" if up else ">="
+    if not months:
+        found = fn("SEQUENCE", first.copy(), last.copy(), interval)
+    else:
+        least = abs(months) * 28 + abs(days)
+        apart = fn("ABS", fn("DATEDIFF", last.copy(), first.copy()))
+        count = cast(binary("+", fn("CEIL", binary("/", apart, number(str(least)))), number("1")), "int")
+        following = exp.Add(this=fn("ELEMENT_AT", column("t"), number("-1")), expression=interval)
+        grown = fn("ARRAY_APPEND", column("t"), cast(following, node.columns[0][1].spark))
+        listed = fn("SEQUENCE", number("1"), count)
+        every = fn("AGGREGATE", listed, fn("ARRAY", first.copy()), lambda_(grown, "t", "n"))
+        found = fn("FILTER", every, lambda_(binary(before, column("x"), last.copy()), "x"))
+    return case((binary(before, first, last), found), default=exp.Null())
 
 
 def _of(sign: str, wrong: str, *fields: Callable[[Sql], Sql]) -> Callable[[Expand, list[Sql]], Sql]:

@@ -153,7 +153,9 @@ EXPRESSIONS: dict[str, list[str]] = {
     ],
     "times": [
         "d + 1", "d - 1", "1 + d", "d - date '2000-01-01'", "d + i", "d + interval '1 day'", "d + interval '1 month'",
-        "d - interval '1 year'", "ts + interval '1 month'", "ts - interval '2 hours'",
+        "d - interval '1 year'", "d + j * interval '1 month'", "ts - interval '36 hours' * h",
+        "tz + '1 day 2 hours'::interval",
+        "ts - (3 * '1 week'::interval)", "ts + interval '1 month'", "ts - interval '2 hours'",
         "ts + interval '1 month 2 days'", "tz + interval '90 minutes'", "ts + interval '3 weeks'",
         "ts - interval '13 months'", "date_trunc('day', ts)", "date_trunc('month', ts)", "date_trunc('week', ts)",
         "date_trunc('year', tz)", "date_trunc('hour', ts)", "date_trunc('quarter', ts)", "date_trunc('minute', tz)",

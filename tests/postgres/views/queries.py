@@ -236,6 +236,11 @@ FUNCTIONS = [
     "SELECT u.k, x.* FROM u LEFT JOIN LATERAL generate_series(1, u.n) WITH ORDINALITY AS x ON true",
     "SELECT x.k, y FROM (SELECT k, n FROM u) x, generate_series(x.k, x.n) y WHERE x.k >= 0 AND y > 0",
     "SELECT k FROM w WHERE k IN (SELECT g FROM generate_series(1, 3) g)",
+    "SELECT w.k, g FROM w, generate_series(date '2024-02-27', date '2024-02-27' + w.k, interval '1 day') g",
+    "SELECT w.k, g::date AS d, o FROM w, generate_series(timestamp '2024-01-31 10:00', "
+    "timestamp '2024-01-31 10:00' + w.k * interval '1 month', '1 month'::interval) WITH ORDINALITY AS x (g, o)",
+    "SELECT w.k, count(g) FROM w LEFT JOIN generate_series(timestamptz '2024-03-31 00:00:00+00', "
+    "timestamptz '2023-03-31 00:00+00' - interval '1 day' * w.k, '-1 month -1 day'::interval) g ON true GROUP BY w.k",
     "SELECT k, (SELECT sum(g) FROM generate_series(1, 3) g) AS s FROM w",
     "SELECT w.k, s.x FROM w, LATERAL (SELECT max(g) AS x FROM u, generate_series(0, u.n) g WHERE u.k = w.k) s",
     "SELECT k, max(g), count(g) AS c FROM u LEFT JOIN generate_series(0, u.n) g ON true GROUP BY k",
