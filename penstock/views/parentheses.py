@@ -1,4 +1,5 @@
-"""FROM (a JOIN b ON x) JOIN c ON y is FROM a JOIN b ON x JOIN c ON y: inner joins need no parentheses."""
+"""FROM (a JOIN b ON x) JOIN c ON y is FROM a JOIN b ON x JOIN c ON y: inner joins need no parentheses, nor does what
+comes first. PostgreSQL writes them all when it gives a view's definition back."""
 
 from __future__ import annotations
 
@@ -39,6 +40,10 @@ def _opened(select: exp.Select) -> bool:
 
 def _inside(source: exp.Expr) -> tuple[exp.Expr, list[exp.Join]] | None:
     """The first source and the joins within parentheses, or of a table that carries its own joins."""
+    if isinstance(source, exp.Subquery) and source.args.get("joins"):
+        joins = list(source.args["joins"])
+        source.set("joins", None)
+        return source, joins
     if isinstance(source, (exp.Subquery, exp.Paren)) and isinstance(source.this, (exp.Table, exp.Subquery)):
         if source.alias:
             raise UnsupportedQuery("an alias of a parenthesised join is not supported", hint="Name its tables instead.")

@@ -27,6 +27,7 @@ from penstock.views.intervals import plain_intervals
 from penstock.views.named_windows import inline_windows
 from penstock.views.parentheses import open_parentheses
 from penstock.views.refuse import refuse
+from penstock.views.spelling import plainly_spelled
 from penstock.views.typer import Described, Typer, twin
 
 Resolver = Callable[[tuple[str, ...]], Relation]
@@ -49,9 +50,10 @@ def parse_query(sql: str, *, dialect: str, resolve: Resolver, typer: Typer) -> Q
     tree = normalize_identifiers(arrows_are_json(_one_query(sql)), dialect="postgres")
     if not _is_limited(tree):
         tree.set("order", None)  # rows of a table have no order
-    refuse(tree)
+    plainly_spelled(tree)
     open_parentheses(tree)
     plain_intervals(tree)
+    refuse(tree)
     inline_windows(tree)
     relations = _name_relations(tree, resolve)
     _name_columns(tree, sql)

@@ -56,10 +56,6 @@ def _in_outer_join(node: exp.Expr) -> str | None:
     return None
 
 
-def _of_list(node: exp.Expr) -> str | None:
-    return None if isinstance(node.this, exp.Query) else f"{type(node).__name__.upper()} of a list"
-
-
 def _ordered(node: exp.Expr) -> str | None:
     """An order means something with a limit, and inside an aggregate or a window."""
     above = node.parent
@@ -79,8 +75,6 @@ _CHECKS: tuple[Check, ...] = (
     (exp.Order, _ordered, "A view is a set of rows; order them where you read it."),
     (exp.With, _having("recursive", "WITH RECURSIVE"), _LATER),
     (exp.Join, _in_outer_join, "Put the condition into WHERE, or into a subquery in FROM."),
-    (exp.Any, _of_list, "Write IN (list)."),
-    (exp.All, _of_list, "Write NOT IN (list), or the comparisons with AND."),
     (exp.TableSample, _always("TABLESAMPLE"), "A sample cannot be kept fresh."),
     (exp.Lock, _always("FOR UPDATE"), "A view does not lock rows."),
     (exp.Into, _always("SELECT INTO"), "Give the view's name when creating it."),

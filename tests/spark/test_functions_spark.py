@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 INSIDE = """
 SELECT id, j -> 'a' AS a, j ->> 'a' AS b, j -> 'b' AS c, j ->> 'b' AS d, j ->> 'c d' AS e, j -> 'é' AS f, l -> 1 AS g,
        l ->> -1 AS h, j -> 'a' -> 'b' ->> 1 AS i, j #> '{a,b}' AS k, j #>> '{a,b,-1}' AS m, l #>> '{1,a}' AS n,
-       j ? 'a' AS o, l ? 'a' AS p, jsonb_typeof(j -> 'b') AS q, jsonb_array_length(l) AS r, l -> 1 -> 'a' AS s
+       j ? 'a' AS o, l ? 'a' AS p, jsonb_typeof(j -> 'b') AS q, jsonb_array_length(l) AS r, l -> 1 -> 'a' AS s,
+       id % 4 = ANY (a) AS t, id % 3 <> ALL (a) AS u, 2 < ANY (a) AS v
 FROM d"""
 # Every function, as text beside its number.
 EXPANDED = """

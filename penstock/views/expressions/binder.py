@@ -22,7 +22,7 @@ _UNTOLD = (
     exp.Identifier, exp.Tuple,
     # true or false, whatever the operands
     exp.Connector, exp.Not, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is,
-    exp.Between, exp.In, exp.Like, exp.ILike,
+    exp.Between, exp.In, exp.Like, exp.ILike, exp.Any, exp.All,
 )  # fmt: skip
 
 # What the parser may tell about a node beside its operands; anything else a handler would overlook, so it is refused.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from penstock.views.expr import BOOL, Call, Expr, call, kind
+from penstock.views.expr import BOOL, Call, Col, Expr, call, kind
 from penstock.views.expressions.binder import Binder, Handler, refuse_types
 from penstock.views.expressions.convert import common, fix, plain
-from penstock.views.expressions.sql import Sql, binary, chain, is_null, negation
+from penstock.views.expressions.sql import Sql, binary, chain, column, fn, is_null, negation
 
 _EQUALITY: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -23,6 +23,8 @@ _SIGNS = {**_EQUALITY, **_ORDER}
 
 def _bind_comparison(binder: Binder, node: exp.Expr) -> Expr:
     sign = _SIGNS[type(node)]
+    if isinstance(node.expression, (exp.Any, exp.All)):
+        return _of_array(binder, node, sign)
     return compare(sign, binder.bind(node.this), binder.bind(node.expression), ordered=type(node) in _ORDER)
 
 
@@ -30,6 +32,21 @@ def compare(sign: str, left: Expr, right: Expr, *, ordered: bool = False) -> Exp
     a, b = common((left, right), sign)
     check_comparable(sign, (a, b), ordered=ordered)
     return call("compare", a, b, pg=BOOL, detail=sign)
+
+
+def _of_array(binder: Binder, node: exp.Expr, sign: str) -> Expr:
+    """`x = ANY (a)`: the value takes the type of the elements."""
+    value, array = binder.bind(node.this), binder.bind(node.expression.this)
+    element = array.pg.plain.element
+    if element is None or not array.spark.startswith("array<"):
+        raise refuse_types(f"{sign} ANY", (value, array))
+    one = Col("", element, array.spark[len("array<") : -1])
+    found = compare(sign, value, one, ordered=type(node) in _ORDER)
+    assert isinstance(found, Call)
+    if found.args[1] != one:
+        raise refuse_types(f"{sign} ANY", (value, array))
+    op = "any_of" if isinstance(node.expression, exp.Any) else "all_of"
+    return call(op, found.args[0], array, pg=BOOL, detail=sign)
 
 
 def check_comparable(what: str, args: Sequence[Expr], *, ordered: bool) -> None:
@@ -87,6 +104,21 @@ def _in(e: Call, value: Sql, *items: Sql) -> Sql:
     return exp.Paren(this=exp.In(this=value, expressions=list(items)))
 
 
+def _spark_each(name: str) -> Callable[..., Sql]:
+    """NULL where no element decides and one is NULL, as in PostgreSQL."""
+
+    def render(e: Call, value: Sql, array: Sql) -> Sql:
+        return fn(
+            name, array, exp.Lambda(this=binary(e.detail, value, column("e")), expressions=[exp.to_identifier("e")])
+        )
+
+    return render
+
+
+def _postgres_each(name: str) -> Callable[..., Sql]:
+    return lambda e, value, array: binary(e.detail, value, fn(name, array))
+
+
 BIND: dict[type[exp.Expr], Handler] = {
     **dict.fromkeys(_SIGNS, _bind_comparison),
     exp.And: _bind_logic,
@@ -103,5 +135,12 @@ SPARK = {
     "not": lambda e, a: negation(a),
     "is_null": lambda e, a: is_null(a),
     "in": _in,
+    "any_of": _spark_each("EXISTS"),
+    "all_of": _spark_each("FORALL"),
 }
-POSTGRES = {**SPARK, "compare": lambda e, a, b: binary(e.detail, a, b)}
+POSTGRES = {
+    **SPARK,
+    "compare": lambda e, a, b: binary(e.detail, a, b),
+    "any_of": _postgres_each("ANY"),
+    "all_of": _postgres_each("ALL"),
+}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 
 from penstock.errors import UnsupportedQuery
@@ -12,10 +14,12 @@ from penstock.views.expressions.convert import convert
 from penstock.views.expressions.sql import Sql, binary, cast, fn, number, string
 
 _TIMES = ("timestamp", "timestamptz")
+_CLOCK = re.compile(r"([+-]?)(\d+):(\d\d):(\d\d)")
 # months, days, seconds of one unit
 _UNITS = {
     "YEAR": (12, 0, 0), "MONTH": (1, 0, 0), "WEEK": (0, 7, 0), "DAY": (0, 1, 0),
     "HOUR": (0, 0, 3600), "MINUTE": (0, 0, 60), "SECOND": (0, 0, 1),
+    "MON": (1, 0, 0), "MIN": (0, 0, 60), "SEC": (0, 0, 1),
 }  # fmt: skip
 _TRUNCATIONS = frozenset({"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"})
 _FIELDS = {
@@ -81,8 +85,13 @@ def _shift_by_interval(
 
 
 def parse_interval(interval: exp.Interval) -> tuple[int, int, int]:
-    """Months, days and seconds of `interval '3 days'` and the like: one whole number of one unit, or several."""
+    """Months, days and seconds of `interval '3 days'` and the like: one whole number of one unit, or several, and
+    `02:30:00`, as PostgreSQL writes hours, minutes and seconds."""
     words = interval.this.name.split() if interval.this is not None else []
+    clock = _CLOCK.fullmatch(words[-1]) if words else None
+    if clock is not None:
+        sign, hours, minutes, rest = clock.groups()
+        words[-1:] = [f"{sign}{int(hours) * 3600 + int(minutes) * 60 + int(rest)}", "SECOND"]
     if interval.args.get("unit") is not None:
         words.append(interval.args["unit"].name)
     months = days = seconds = 0

@@ -30,7 +30,6 @@ def compiled(sql: str, dialect: str = "postgres") -> None:
         ("SELECT 1 FROM t LEFT JOIN (t u JOIN t v ON u.a = v.a) ON t.a = u.a", "parentheses"),
         ("SELECT 1 FROM t JOIN (t u LEFT JOIN t v ON u.a = v.a) ON t.a = u.a", "parentheses"),
         ("SELECT t.a FROM t JOIN t u ON u.a IN (SELECT a FROM t)", "a subquery in ON"),
-        ("SELECT a FROM t WHERE a = ANY (ARRAY[1, 2])", "ANY of a list"),
         ("WITH RECURSIVE r AS (SELECT a FROM t UNION ALL SELECT a FROM r) SELECT a FROM r", "WITH RECURSIVE"),
         ("SELECT a FROM t TABLESAMPLE SYSTEM (10)", "TABLESAMPLE"),
         ("SELECT a FROM t FOR UPDATE", "FOR UPDATE"),
