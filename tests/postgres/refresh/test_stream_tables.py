@@ -61,6 +61,17 @@ def test_functions_of_the_source_are_no_part_of_a_query(ps: penstock.Session, so
     assert stream_tables.every(ps.catalog) == []
 
 
+def test_views_of_the_source_are_read_as_it_prints_them(ps: penstock.Session, source_db: str) -> None:
+    with psycopg.connect(source_db, autocommit=True) as admin:
+        admin.execute("""
+            CREATE VIEW three AS SELECT a.id, b.x, c.y FROM a JOIN b ON b.id = a.x LEFT JOIN a c ON c.id = b.x
+            WHERE a.x IN (1, 2, 3) AND a.y NOT IN ('p', 'q') AND c.y LIKE 'x%';
+            CREATE VIEW over AS SELECT t.id, t.y FROM three t JOIN big ON big.id = t.id JOIN b ON b.id = t.id
+            WHERE t.y IN ('xa', 'xb')""")
+    ps.create_stream_table("v", "SELECT id, y FROM over WHERE id IN (SELECT id FROM three)")
+    assert stored(ps, "v").status == "INITIALIZING"
+
+
 def test_bad_input_changes_nothing(ps: penstock.Session) -> None:
     ps.create_stream_table("v", "SELECT id, x FROM a")
     before = stored(ps, "v")
