@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -12,6 +12,7 @@ from penstock.relation.schema import Column
 from penstock.relation.types import PgType, spark_type
 from penstock.views.algebra import Expand, Filter, Node
 from penstock.views.expr import INT4, INT8, TEXT, TRUE, Col, Expr, Lit, kind
+from penstock.views.expressions import arrays
 from penstock.views.expressions.binder import Binder, refuse_types
 from penstock.views.expressions.convert import convert, fix
 from penstock.views.expressions.json_access import jsonb
@@ -23,17 +24,7 @@ Bound = tuple[tuple[Expr, ...], Types]
 
 def _unnest(args: Sequence[Expr], told: Sequence[PgType]) -> Bound:
     (array,) = args
-    if not array.spark.startswith("array<"):
-        raise UnsupportedQuery(
-            f"unnest() of {array.pg.name} is not supported in a view",
-            hint="Arrays of one dimension that are held as lists can be unnested.",
-        )
-    held = array.spark[len("array<") : -1]
-    element = array.pg.plain.element
-    pg = told[0] if element is None else element
-    if held == "string" and spark_type(pg.arrow) != "string":
-        pg = replace(pg, in_text_form=True)
-    return (array,), [(pg, held)]
+    return (arrays.array(array, "unnest()"),), [arrays.element_of(array, told[0])]
 
 
 def _generate_series(args: Sequence[Expr], told: Sequence[PgType]) -> Bound:

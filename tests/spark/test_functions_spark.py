@@ -23,7 +23,9 @@ INSIDE = """
 SELECT id, j -> 'a' AS a, j ->> 'a' AS b, j -> 'b' AS c, j ->> 'b' AS d, j ->> 'c d' AS e, j -> 'é' AS f, l -> 1 AS g,
        l ->> -1 AS h, j -> 'a' -> 'b' ->> 1 AS i, j #> '{a,b}' AS k, j #>> '{a,b,-1}' AS m, l #>> '{1,a}' AS n,
        j ? 'a' AS o, l ? 'a' AS p, jsonb_typeof(j -> 'b') AS q, jsonb_array_length(l) AS r, l -> 1 -> 'a' AS s,
-       id % 4 = ANY (a) AS t, id % 3 <> ALL (a) AS u, 2 < ANY (a) AS v
+       id % 4 = ANY (a) AS t, id % 3 <> ALL (a) AS u, 2 < ANY (a) AS v, a[1] AS w, a[2] AS x,
+       cardinality(a) AS y, array_length(a, 1) AS z, array_to_string(a, '-') AS aa, a @> ARRAY[1] AS ab,
+       a && ARRAY[id, 3, NULL] AS ac, ARRAY[id % 4] <@ a AS ad
 FROM d"""
 # Every function, as text beside its number.
 EXPANDED = """

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from penstock.views.expr import BOOL, Call, Col, Expr, call, kind
+from penstock.views.expr import BOOL, TEXT, Call, Col, Expr, call, kind
+from penstock.views.expressions.arrays import array as held_as_list
+from penstock.views.expressions.arrays import element_of
 from penstock.views.expressions.binder import Binder, Handler, refuse_types
 from penstock.views.expressions.convert import common, fix, plain
 from penstock.views.expressions.sql import Sql, binary, chain, column, fn, is_null, negation
@@ -37,10 +39,7 @@ def compare(sign: str, left: Expr, right: Expr, *, ordered: bool = False) -> Exp
 def _of_array(binder: Binder, node: exp.Expr, sign: str) -> Expr:
     """`x = ANY (a)`: the value takes the type of the elements."""
     value, array = binder.bind(node.this), binder.bind(node.expression.this)
-    element = array.pg.plain.element
-    if element is None or not array.spark.startswith("array<"):
-        raise refuse_types(f"{sign} ANY", (value, array))
-    one = Col("", element, array.spark[len("array<") : -1])
+    one = Col("", *element_of(held_as_list(array, f"{sign} ANY"), TEXT))
     found = compare(sign, value, one, ordered=type(node) in _ORDER)
     assert isinstance(found, Call)
     if found.args[1] != one:

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from penstock.errors import UnsupportedQuery
 from penstock.views.expr import BOOL, TEXT, Call, Expr, Lit, call
+from penstock.views.expressions.arrays import compared
 from penstock.views.expressions.binder import Binder, Handler, refuse_types, refused
 from penstock.views.expressions.json import quoted
 from penstock.views.expressions.json_access import JSONB, jsonb, lambda_, let, member, members, starts
@@ -29,6 +30,8 @@ def _bind_contains(binder: Binder, node: exp.Expr) -> Expr:
     if isinstance(node, exp.ArrayContainedBy):
         sign, doc, part = "<@", part, doc
     value = binder.bind(doc)
+    if value.spark.startswith("array<"):
+        return compared("array_contains", sign, value, binder.bind(part))
     if value.pg.plain.oid != JSONB.oid:
         raise refuse_types(sign, (value,)) if not is_constant(doc) else refused(node)
     asked = constant(part)

@@ -9,7 +9,7 @@ from sqlglot import exp
 from penstock.errors import UnsupportedQuery
 from penstock.relation.types import PgType
 from penstock.views.expr import BOOL, INT4, TEXT, Call, Expr, call, kind
-from penstock.views.expressions import json_access, json_change
+from penstock.views.expressions import arrays, json_access, json_change
 from penstock.views.expressions.binder import Binder, Handler, refuse_types, refused
 from penstock.views.expressions.convert import convert, plain, typed
 from penstock.views.expressions.sql import Sql, binary, case, fn, number, string
@@ -136,6 +136,7 @@ def _octet_length(binder: Binder, node: exp.Expr) -> Expr:
 
 _NAMED: dict[str, Callable[[Binder, exp.Expr], Expr]] = {
     "octet_length": _octet_length,
+    **arrays.NAMED,
     **json_access.NAMED,
     **json_change.NAMED,
 }

@@ -252,6 +252,8 @@ FUNCTIONS = [
     "SELECT id, j -> 'a' AS a, j ->> 'a' AS b, l -> 1 AS d, l ->> -1 AS e, j -> 'a' -> 'b' ->> 1 AS f FROM d",
     "SELECT id, j #> '{a,b}' AS x, j #>> '{a,b,-1}' AS y, l #>> '{1,a}' AS z, j ? 'a' AS q, l ? 'a' AS r FROM d",
     "SELECT id, coalesce(j -> 'a' ->> 'b', 'none') AS x, upper(j ->> 'b') AS y, jsonb_typeof(j -> 'b') AS z FROM d",
+    "SELECT id, a[1] AS x, a[2] AS y, cardinality(a) AS n, array_length(a, 1) AS l, array_to_string(a, '-') FROM d",
+    "SELECT id FROM d WHERE a @> ARRAY[1] AND NOT a && ARRAY[d.id, 3, NULL] AND ARRAY[id] <@ ARRAY[1, 2, 3, 4, 5]",
     "SELECT id FROM d WHERE id % 4 = ANY (a) OR 2 < ALL (a)",
     "SELECT w.k, d.id, w.k <> ALL (d.a) AS x FROM d JOIN w ON w.k = ANY (d.a)",
     "SELECT k, s FROM u WHERE s LIKE ANY (ARRAY['a%', '%b']) AND n < ANY (ARRAY[k, 2]) AND k <> ALL (ARRAY[1, 5])",
