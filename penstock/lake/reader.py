@@ -231,7 +231,7 @@ class Reader:
         paths = [str(self.home.path(one.path)) for one in found]
         frame = self.spark().read.schema(ddl(way.old, way.sources(columns)) + lsn).parquet(*paths)
         if lsn:
-            inside = (F.col("_lsn") > after) & (F.col("_lsn") <= until)
+            inside = (F.col("_lsn") > int(after)) & (F.col("_lsn") <= int(until))  # an Lsn goes to Spark as its text
             frame = frame.where(inside if relation.kind == "table" else inside | F.col("_lsn").isNull())
         return frame.select(*(map(quoted, columns) if way.old is way.new else translated(way, columns)), WEIGHT)
 

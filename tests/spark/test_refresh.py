@@ -16,6 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import penstock
 from penstock.errors import ConfigError, NotRetained, RefreshError
+from penstock.lake import partial_state, reader
+from penstock.refresh import compute
 
 SCHEMA = """
     CREATE TABLE customer (id int PRIMARY KEY, city text, vip boolean NOT NULL);
@@ -127,6 +129,29 @@ def test_a_full_refresh_yields_the_same_changes_as_a_differential_one(ps: pensto
     assert changes[0] == changes[1]
     assert sum(changes[0].values()) <= 2  # one city changed: its old row and its new one
     assert done["by_city_full"].inserted == done["by_city_differential"].inserted == 1
+
+
+def test_changes_of_many_rows_are_left_to_spark(
+    ps: penstock.Session, source_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is few: changes and states are scanned from files, and Spark writes what comes out."""
+    for module in (compute, partial_state, reader):
+        monkeypatch.setattr(module, "SMALL", 0)
+    shop = Shop(source_db, seed=7)
+    for _ in range(10):
+        shop.transaction()
+    ps.add_source("shop", source_db, tables=["public.*"])
+    for name in ("vip_orders", "by_city"):
+        ps.create_stream_table(name, VIEWS[name], mode="DIFFERENTIAL")
+    ps.refresh_all()
+    for _ in range(2):
+        for _ in range(6):
+            shop.transaction()
+        ps.catch_up()
+        assert {one.action for one in ps.refresh_all().values()} == {"DIFFERENTIAL"}
+    assert ps.refresh("by_city", full=True).action == "REINITIALIZE"
+    outcome = ps.verify("shop")
+    assert outcome.ok, str(outcome)
 
 
 def test_a_transaction_over_three_tables_is_never_visible_in_part(ps: penstock.Session, source_db: str) -> None:
