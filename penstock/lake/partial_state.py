@@ -1,4 +1,4 @@
-"""The rows of a relation at a position that have given values in some columns, in memory, without Spark.
+"""The rows of a relation at a position that have given values in some columns, or all if few, in memory, without Spark.
 
 The part of base(c0) + changes(c0, c] that has those values. As in the whole state, rows are weighted and not netted;
 all rows of a wanted value are there, whatever their weight.
@@ -6,7 +6,8 @@ all rows of a wanted value are there, whatever their weight.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,23 +26,47 @@ def partial_state(
 
     None where Spark should read the state: too many rows to look through, to look for, or to give back.
     """
-    base = reader.base(relation)
-    low, high = sorted((base.position if base else -1, position))
-    if sum(keys.num_rows for keys in wanted) > SMALL or reader.changed_rows(relation, low, high) > SMALL:
+    if sum(keys.num_rows for keys in wanted) > SMALL:
         return None
-    changed = reader.changes_arrow(relation, low, high, columns)
-    parts = [changed.filter(pa.array(among_any(changed, wanted)))]
-    if base and position < base.position:
+    names = {*columns, *(name for values in wanted for name in values.column_names)}
+    return _state(
+        reader, relation, position, columns, names,
+        changed=lambda rows: rows.filter(pa.array(among_any(rows, wanted))),
+        base=lambda files, shape: _from_base(files, shape, wanted),
+    )  # fmt: skip
+
+
+def whole_state(reader: Reader, relation: Relation, position: int, columns: Sequence[str]) -> pa.Table | None:
+    """All weighted rows; None if they are not few."""
+    base = reader.base(relation)
+    if base and base.rows > SMALL:
+        return None
+    return _state(
+        reader, relation, position, columns, {*columns},
+        changed=lambda rows: rows,
+        base=lambda files, shape: files.rows(shape) if files.holds(shape) else None,
+    )  # fmt: skip
+
+
+def _state(
+    reader: Reader, relation: Relation, position: int, columns: Sequence[str], names: AbstractSet[str], *,
+    changed: Callable[[pa.Table], pa.Table], base: Callable[[BaseFiles, pa.Schema], pa.Table | None],
+) -> pa.Table | None:  # fmt: skip
+    """What is taken of the changes and of the base, which has all of the `names` as they are now."""
+    there = reader.base(relation)
+    low, high = sorted((there.position if there else -1, position))
+    if reader.changed_rows(relation, low, high) > SMALL:
+        return None
+    parts = [changed(reader.changes_arrow(relation, low, high, columns))]
+    if there and position < there.position:
         parts[0] = parts[0].set_column(len(columns), WEIGHT, pc.negate(parts[0][WEIGHT]))
-    if base:
-        shape = relation.schema.arrow(columns)
-        names = {*columns, *(name for values in wanted for name in values.column_names)}
-        if not names <= reader.from_version(relation, base.version).identical:
+    if there:
+        if not names <= reader.from_version(relation, there.version).identical:
             return None
-        there = _from_base(reader.base_files(relation, base), shape, wanted)
-        if there is None:
+        rows = base(reader.base_files(relation, there), relation.schema.arrow(columns))
+        if rows is None:
             return None
-        parts.append(there)
+        parts.append(rows.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)))
     schema = rows_with_weight(relation.schema, columns)
     whole = pa.concat_tables([part.cast(schema) for part in parts])
     return whole if whole.num_rows <= SMALL else None
@@ -50,7 +75,4 @@ def partial_state(
 def _from_base(files: BaseFiles, schema: pa.Schema, wanted: Sequence[pa.Table]) -> pa.Table | None:
     if not files.holds(schema) or files.may_match(wanted) > SCANNED:
         return None
-    rows = files.matching(wanted, schema, limit=SMALL)
-    if rows is None:
-        return None
-    return rows.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows))
+    return files.matching(wanted, schema, limit=SMALL)

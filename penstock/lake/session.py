@@ -41,6 +41,7 @@ _STARTUP = {
     "spark.jars.packages": DELTA_PACKAGE,
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.codegen.cache.maxEntries": "5000",  # a view's delta is some thirty classes; 1,000 is the default
     "spark.scheduler.mode": "FAIR",  # a refresh does not queue behind the tasks of a publish
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

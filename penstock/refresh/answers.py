@@ -36,6 +36,10 @@ def looked_up(read: Read, columns: list[str], values: int, rows: int, told: int 
     return Answer(read, rows, " and ".join(parts) or "no value asked for: nothing read")
 
 
+def read_whole(read: Read, rows: int) -> Answer:
+    return Answer(read, rows, f"all {rows:,} rows: they are few, and nothing ties them to the changes")
+
+
 def scanned(read: Read, within: str, why: str) -> Answer:
     where = f"scanned where {within}" if within else "scanned whole"
     return Answer(read, None, f"{where}: {why}")

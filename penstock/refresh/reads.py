@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.catalog.relations import Relation
-from penstock.lake.partial_state import partial_state
+from penstock.lake.partial_state import partial_state, whole_state
 from penstock.lake.reader import Reader
 from penstock.refresh import answers
 from penstock.refresh.answers import Answer
@@ -58,7 +58,21 @@ def in_memory(
         found.append(answer)
     listed = {answer.read for answer in found}
     whole = sorted(program.reads - listed, key=str)
+    if program.reads - set(whole) <= known.keys() and (few := _all_few(reader, whole, states)) is not None:
+        return known | few, found + [answers.read_whole(read, rows.num_rows) for read, rows in few.items()]
     return known, found + [answers.scanned(read, "", "nothing ties its rows to the changes") for read in whole]
+
+
+def _all_few(reader: Reader, whole: Sequence[Read], states: Mapping[Read, At]) -> dict[Read, pa.Table] | None:
+    """The rows of all of these; None if one has many, which Spark scans, and then the others too."""
+    found: dict[Read, pa.Table] = {}
+    for read in whole:
+        at = states[read]
+        rows = whole_state(reader, at.relation, at.position, at.columns)
+        if rows is None:
+            return None
+        found[read] = rows
+    return found
 
 
 def frames_in_memory(reader: Reader, program: Program, known: Known, states: Mapping[Read, At]) -> Frames:
