@@ -178,6 +178,17 @@ def _visible_changes(reader: Reader, view: View, inputs: Sequence[Input]) -> dic
     return found
 
 
+def sees_changes(reader: Reader, view: View, inputs: Sequence[Input]) -> bool:
+    """Whether something changed in the columns that the view uses; of many changes, it is taken for granted."""
+    return any(
+        changed > SMALL
+        or (changed and reader.changes_arrow(one.relation, one.before, one.after, columns).num_rows > 0)
+        for one in inputs
+        for changed in [reader.changed_rows(one.relation, one.before, one.after)]
+        for columns in [view.used_columns[one.relation.name]]
+    )
+
+
 def _only_grows(rows: pa.Table | DataFrame) -> bool:
     """Whether a change takes no row away; not asked of one that is only in Spark."""
     return isinstance(rows, pa.Table) and pc.min(rows[WEIGHT]).as_py() > 0

@@ -107,16 +107,17 @@ class TableRefresh:
             **{one.id: PENDING for one in outputs.values()},
         })  # fmt: skip
         writers = {name: SegmentWriter(reader.home, one.folder, attempt) for name, one in outputs.items()}
-        if decision.action in (Action.FULL, Action.REINITIALIZE):
-            changes = compute.full_refresh(reader, plan, inputs, stored, writers)
-        else:
+        chosen = decision.action is Action.FULL and table.mode == Mode.AUTO and table.round is not None
+        found: compute.Changes | None = None
+        if decision.action is Action.DIFFERENTIAL:
             found = compute.differential(reader, plan, inputs, stored, writers)
-            if found is None:
-                nothing = Decision(Action.NO_DATA, "no change that the view can see")
-                return Outcome(nothing, {}, changed_rows=task.changed_rows)
-            changes = found
-        written = {outputs[name].id: segments for name, segments in changes.segments.items()}
-        return Outcome(decision, written, changes.inserted, changes.deleted, task.changed_rows, changes.answers)
+        elif not chosen or compute.sees_changes(reader, plan.view, inputs):
+            found = compute.full_refresh(reader, plan, inputs, stored, writers)
+        if found is None:
+            nothing = Decision(Action.NO_DATA, "no change that the view can see")
+            return Outcome(nothing, {}, changed_rows=task.changed_rows)
+        written = {outputs[name].id: segments for name, segments in found.segments.items()}
+        return Outcome(decision, written, found.inserted, found.deleted, task.changed_rows, found.answers)
 
     def prepared(self, reader: Reader, task: Task) -> Prepared | None:
         """What a differential refresh would read; None if nothing changed that the view can see."""

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 import penstock
 from penstock.errors import ConfigError, NotRetained, RefreshError
 from penstock.lake import partial_state, reader
-from penstock.refresh import compute
+from penstock.refresh import compute, decision, table_refresh
 
 SCHEMA = """
     CREATE TABLE customer (id int PRIMARY KEY, city text, vip boolean NOT NULL);
@@ -150,6 +150,27 @@ def test_changes_of_many_rows_are_left_to_spark(
         ps.catch_up()
         assert {one.action for one in ps.refresh_all().values()} == {"DIFFERENTIAL"}
     assert ps.refresh("by_city", full=True).action == "REINITIALIZE"
+    outcome = ps.verify("shop")
+    assert outcome.ok, str(outcome)
+
+
+def test_auto_computes_nothing_anew_for_changes_that_it_cannot_see(
+    ps: penstock.Session, source_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decision, "FEW_ROWS", 0)
+    monkeypatch.setattr(decision, "VERY_FEW_ROWS", 0)
+    monkeypatch.setattr(table_refresh, "VERY_FEW_ROWS", 0)
+    shop = Shop(source_db, seed=3)
+    for _ in range(5):
+        shop.order()
+        shop.next += 1
+    ps.add_source("shop", source_db, tables=["public.*"])
+    ps.create_stream_table("totals", "SELECT order_id, sum(amount) AS total FROM line GROUP BY order_id")
+    ps.refresh_all()
+    for change, action in (("weight = 7", "NO_DATA"), ("amount = 7", "FULL")):
+        shop.connection.execute(f"UPDATE line SET {change}".encode())
+        ps.catch_up()
+        assert ps.refresh_all()["totals"].action == action
     outcome = ps.verify("shop")
     assert outcome.ok, str(outcome)
 
