@@ -8,7 +8,9 @@ other columns only for groups with hits.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import ClassVar
@@ -24,6 +26,9 @@ from penstock.relation.recent_files import RECENT
 from penstock.zset import key_ids
 
 Mask = npt.NDArray[np.bool_]
+
+_AT_ONCE = 4  # row groups from which it pays to look into them side by side
+_THREADS = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="lookup")
 
 
 class BaseFiles:
@@ -143,23 +148,36 @@ class BaseFiles:
         if (whole := RECENT.small(Path(file), [self.physical(name) for name in there])) is not None:
             yield from self._hits_in(whole.rename_columns(there), file, wanted, schema)
             return
+        groups, offset = list[tuple[int, int]](), 0
+        for group in range(footer.num_row_groups):
+            meta = footer.row_group(group)
+            if self._may_hold_any(meta, wanted):
+                BaseFiles.looked_at += meta.num_rows
+                groups.append((group, offset))
+            offset += meta.num_rows
         others = [name for name in there if name not in keys]
-        offset = 0
-        with pq.ParquetFile(file, metadata=footer) as reader:
-            for group in range(footer.num_row_groups):
-                meta = footer.row_group(group)
-                if self._may_hold_any(meta, wanted):
-                    BaseFiles.looked_at += meta.num_rows
-                    found = reader.read_row_group(group, columns=[self.physical(name) for name in keys])
-                    found = found.rename_columns(self._logical(found, keys)).select(keys)
-                    hits = pa.array(np.flatnonzero(self._live(among_any(found, wanted), file, offset)))
-                    if len(hits):
-                        rows = found.take(hits)
-                        for name in others:
-                            rest = reader.read_row_group(group, columns=[self.physical(name)])
-                            rows = rows.append_column(name, rest[self.physical(name)].take(hits))
-                        yield _in_shape(rows, rows.column_names, schema, rows.num_rows)
-                offset += meta.num_rows
+        look = partial(self._hits_of, file, wanted, schema, keys, others)
+        found = map(look, groups) if len(groups) < _AT_ONCE else _THREADS.map(look, groups)
+        yield from (rows for rows in found if rows is not None)
+
+    def _hits_of(
+        self, file: str, wanted: Sequence[pa.Table], schema: pa.Schema, keys: list[str], others: list[str],
+        where: tuple[int, int],
+    ) -> pa.Table | None:  # fmt: skip
+        """The hits of one row group, in any thread."""
+        group, offset = where
+        with pq.ParquetFile(file, metadata=self._footer(file)) as reader:
+            columns = [self.physical(name) for name in keys]
+            found = reader.read_row_group(group, columns=columns, use_threads=False)
+            found = found.rename_columns(self._logical(found, keys)).select(keys)
+            hits = pa.array(np.flatnonzero(self._live(among_any(found, wanted), file, offset)))
+            if not len(hits):
+                return None
+            rows = found.take(hits)
+            for name in others:
+                rest = reader.read_row_group(group, columns=[self.physical(name)], use_threads=False)
+                rows = rows.append_column(name, rest[self.physical(name)].take(hits))
+        return _in_shape(rows, rows.column_names, schema, rows.num_rows)
 
     def _hits_in(self, rows: pa.Table, file: str, wanted: Sequence[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
         """The same in a file that is in memory."""

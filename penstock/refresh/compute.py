@@ -181,8 +181,7 @@ def _visible_changes(reader: Reader, view: View, inputs: Sequence[Input]) -> dic
 def sees_changes(reader: Reader, view: View, inputs: Sequence[Input]) -> bool:
     """Whether something changed in the columns that the view uses; of many changes, it is taken for granted."""
     return any(
-        changed > SMALL
-        or (changed and reader.changes_arrow(one.relation, one.before, one.after, columns).num_rows > 0)
+        changed > SMALL or (changed and reader.changes_arrow(one.relation, one.before, one.after, columns).num_rows > 0)
         for one in inputs
         for changed in [reader.changed_rows(one.relation, one.before, one.after)]
         for columns in [view.used_columns[one.relation.name]]

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import WriterProperties, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.lake import base_files
 from penstock.lake.base_files import BaseFiles, among_any
 
 SCHEMA = pa.schema([("a", pa.int32()), ("s", pa.string()), ("b", pa.int64()), ("d", pa.decimal128(8, 2))])
@@ -64,6 +66,16 @@ def test_row_groups_that_cannot_match_are_not_read(tmp_path: Path) -> None:
     assert base.may_match([table([(5,), (950,)], ("a",))]) == 200
     assert base.may_match([table([(5, 950)], ("a", "b"))]) == 0
     assert base.may_match([table([(None,)], ("a",))]) == 1000
+
+
+def test_many_row_groups_are_looked_into_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base_files.RECENT, "small", lambda *_: None)
+    rows = table([(n, f"s{n % 7}", n % 90, None) for n in range(1000)])
+    write_deltalake(tmp_path, rows, writer_properties=WriterProperties(max_row_group_size=100, write_batch_size=100))
+    found = BaseFiles(tmp_path, 0).matching([table([(5,), (77,)], ("b",)), table([(950,)], ("a",))], SCHEMA)
+    assert found is not None
+    assert found["a"].to_pylist() == [n for n in range(1000) if n % 90 in (5, 77) or n == 950]
+    assert found["s"].to_pylist() == [f"s{n % 7}" for n in found["a"].to_pylist()]
 
 
 def test_files_of_an_earlier_shape_are_recognised(tmp_path: Path) -> None:
