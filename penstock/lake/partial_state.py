@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from penstock.catalog.relations import Relation
 from penstock.lake.base_files import BaseFiles, among_any
-from penstock.lake.reader import SCANNED, SMALL, Reader
+from penstock.lake.reader import GATHERED, SCANNED, Reader
 from penstock.relation.segment import rows_with_weight
 from penstock.zset import WEIGHT
 
@@ -26,7 +26,7 @@ def partial_state(
 
     None where Spark should read the state: too many rows to look through, to look for, or to give back.
     """
-    if sum(keys.num_rows for keys in wanted) > SMALL:
+    if sum(keys.num_rows for keys in wanted) > GATHERED:
         return None
     names = {*columns, *(name for values in wanted for name in values.column_names)}
     return _state(
@@ -39,7 +39,7 @@ def partial_state(
 def whole_state(reader: Reader, relation: Relation, position: int, columns: Sequence[str]) -> pa.Table | None:
     """All weighted rows; None if they are not few."""
     base = reader.base(relation)
-    if base and base.rows > SMALL:
+    if base and base.rows > GATHERED:
         return None
     return _state(
         reader, relation, position, columns, {*columns},
@@ -55,7 +55,7 @@ def _state(
     """What is taken of the changes and of the base, which has all of the `names` as they are now."""
     there = reader.base(relation)
     low, high = sorted((there.position if there else -1, position))
-    if reader.changed_rows(relation, low, high) > SMALL:
+    if reader.changed_rows(relation, low, high) > GATHERED:
         return None
     parts = [changed(reader.changes_arrow(relation, low, high, columns))]
     if there and position < there.position:
@@ -69,10 +69,10 @@ def _state(
         parts.append(rows.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)))
     schema = rows_with_weight(relation.schema, columns)
     whole = pa.concat_tables([part.cast(schema) for part in parts])
-    return whole if whole.num_rows <= SMALL else None
+    return whole if whole.num_rows <= GATHERED else None
 
 
 def _from_base(files: BaseFiles, schema: pa.Schema, wanted: Sequence[pa.Table]) -> pa.Table | None:
     if not files.holds(schema) or files.may_match(wanted) > SCANNED:
         return None
-    return files.matching(wanted, schema, limit=SMALL)
+    return files.matching(wanted, schema, limit=GATHERED)

@@ -42,6 +42,8 @@ from penstock.zset import WEIGHT, among, consolidate
 
 # Changes up to this many rows travel through Arrow into the plan itself; more are read from their files by Spark.
 SMALL = 50_000
+# Of a refresh, so many changed rows, and rows that they reach, are gathered in memory before Spark is asked.
+GATHERED = 100_000
 
 # Beyond so many rows to look through, Spark's parallel scan is worth its fixed cost; see docs/benchmarks.md.
 SCANNED = 10_000_000

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from penstock.catalog.relations import Relation
 from penstock.errors import RefreshError
 from penstock.lake.arrow_exchange import to_arrow
-from penstock.lake.reader import PENDING, SMALL, Reader, expand, net
+from penstock.lake.reader import GATHERED, PENDING, SMALL, Reader, expand, net
 from penstock.refresh import reads
 from penstock.refresh.answers import Answer
 from penstock.refresh.parent_keys import parent_keys
@@ -77,7 +77,7 @@ class Prepared:
     @property
     def all_in_memory(self) -> bool:
         there = self.rendered.program.reads <= self.known.keys()
-        return there and sum(rows.num_rows for rows in self.known.values()) <= 2 * SMALL
+        return there and sum(rows.num_rows for rows in self.known.values()) <= 2 * GATHERED
 
 
 def prepare(reader: Reader, plan: Plan, inputs: Sequence[Input], stored: Stored) -> Prepared | None:
@@ -89,7 +89,7 @@ def prepare(reader: Reader, plan: Plan, inputs: Sequence[Input], stored: Stored)
             hint="A full refresh comes first.",
         )
     changes = {one.relation.name: reader.changed_rows(one.relation, one.before, one.after) for one in inputs}
-    if sum(changes.values()) <= SMALL:
+    if sum(changes.values()) <= GATHERED:
         reader = reader.light()
     deltas = _visible_changes(reader, view, inputs)
     if not deltas:
@@ -117,7 +117,7 @@ def differential(
         frames = reads.frames_in_memory(reader, rendered.program, ready.known, ready.places)
     else:
         frames = reads.frames(reader, rendered.program, ready.known, ready.deltas, ready.places)
-    if ready.changes <= SMALL:
+    if ready.changes <= GATHERED:
         made = _write_rows(_collect(reader, rendered, frames, stored), writers)
     else:
         made = _write_frames(_outputs(reader, rendered, frames, stored), writers)
@@ -169,7 +169,7 @@ def _visible_changes(reader: Reader, view: View, inputs: Sequence[Input]) -> dic
     for one in inputs:
         read, columns = Read("delta", one.relation.name), view.used_columns[one.relation.name]
         changed = reader.changed_rows(one.relation, one.before, one.after)
-        if changed > SMALL:
+        if changed > GATHERED:
             found[read] = net(reader.changes(one.relation, one.before, one.after, columns), columns)
         elif changed:
             rows = reader.changes_arrow(one.relation, one.before, one.after, columns)
@@ -181,7 +181,8 @@ def _visible_changes(reader: Reader, view: View, inputs: Sequence[Input]) -> dic
 def sees_changes(reader: Reader, view: View, inputs: Sequence[Input]) -> bool:
     """Whether something changed in the columns that the view uses; of many changes, it is taken for granted."""
     return any(
-        changed > SMALL or (changed and reader.changes_arrow(one.relation, one.before, one.after, columns).num_rows > 0)
+        changed > GATHERED
+        or (changed and reader.changes_arrow(one.relation, one.before, one.after, columns).num_rows > 0)
         for one in inputs
         for changed in [reader.changed_rows(one.relation, one.before, one.after)]
         for columns in [view.used_columns[one.relation.name]]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.catalog.stream_tables import StreamTable
 from penstock.errors import Suspended
-from penstock.lake.reader import SMALL
+from penstock.lake.reader import GATHERED
 from penstock.refresh.compute import Prepared
 from penstock.refresh.costs import Costs
 from penstock.refresh.decision import Action
@@ -51,8 +51,8 @@ def _costs(costs: Costs, changed: int | None) -> Iterator[str]:
 
 def _reads(engine: Engine, refresh: TableRefresh, task: Task) -> Iterator[str]:
     reader = engine.reader
-    if task.changed_rows and task.changed_rows > SMALL:
-        yield f"more than {SMALL:,} changed rows: Spark reads the changes, and the states between their keys"
+    if task.changed_rows and task.changed_rows > GATHERED:
+        yield f"more than {GATHERED:,} changed rows: Spark reads the changes, and the states between their keys"
         return
     ready = refresh.prepared(reader, task)
     for one in task.inputs:

@@ -135,8 +135,9 @@ def test_changes_of_many_rows_are_left_to_spark(
     ps: penstock.Session, source_db: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is few: changes and states are scanned from files, and Spark writes what comes out."""
-    for module in (compute, partial_state, reader):
-        monkeypatch.setattr(module, "SMALL", 0)
+    monkeypatch.setattr(reader, "SMALL", 0)
+    for module in (compute, partial_state):
+        monkeypatch.setattr(module, "GATHERED", 0)
     shop = Shop(source_db, seed=7)
     for _ in range(10):
         shop.transaction()
