@@ -37,9 +37,9 @@ def partial_state(
 
 
 def whole_state(reader: Reader, relation: Relation, position: int, columns: Sequence[str]) -> pa.Table | None:
-    """All weighted rows; None if they are not few."""
+    """All weighted rows; None if they are not few, or only their number matters: a table of no columns has no rows."""
     base = reader.base(relation)
-    if base and base.rows > GATHERED:
+    if not columns or (base and base.rows > GATHERED):
         return None
     return _state(
         reader, relation, position, columns, {*columns},

@@ -12,7 +12,7 @@ from penstock.errors import UnsupportedQuery
 from penstock.views.expressions.json import quoted
 
 
-def constant(node: exp.Expr) -> Any:
+def constant(node: exp.Expr, what: str = "JSON") -> Any:
     """What a literal, with or without ::jsonb, says; numbers are Decimals. None of JSON is `null`'s."""
     while isinstance(node, exp.Paren):
         node = node.this
@@ -20,7 +20,8 @@ def constant(node: exp.Expr) -> Any:
         node = node.this
     if not (isinstance(node, exp.Literal) and node.is_string):
         raise UnsupportedQuery(
-            f"`{node.sql(dialect='postgres')}` is not a constant", hint="Write the JSON there as a literal."
+            f"{what} of `{node.sql(dialect='postgres')}`, which is not a constant, is not supported in a view",
+            hint="Write the JSON there as a literal.",
         )
     try:
         return json.loads(node.name, parse_float=Decimal, parse_int=Decimal, parse_constant=_no_number)

@@ -34,7 +34,7 @@ def _bind_contains(binder: Binder, node: exp.Expr) -> Expr:
         return compared("array_contains", sign, value, binder.bind(part))
     if value.pg.plain.oid != JSONB.oid:
         raise refuse_types(sign, (value,)) if not is_constant(doc) else refused(node)
-    asked = constant(part)
+    asked = constant(part, sign)
     return call("json_contains", jsonb(value, sign), Lit(written(asked), JSONB, "string"), pg=BOOL)
 
 
