@@ -23,7 +23,6 @@ from penstock.views.algebra import Relation
 from penstock.views.aliases import unique_aliases
 from penstock.views.arrows import arrows_are_json
 from penstock.views.functions_in_from import is_function, replace_functions
-from penstock.views.intervals import plain_intervals
 from penstock.views.named_windows import inline_windows
 from penstock.views.parentheses import open_parentheses
 from penstock.views.refuse import refuse
@@ -52,7 +51,6 @@ def parse_query(sql: str, *, dialect: str, resolve: Resolver, typer: Typer) -> Q
         tree.set("order", None)  # rows of a table have no order
     plainly_spelled(tree)
     open_parentheses(tree)
-    plain_intervals(tree)
     refuse(tree)
     inline_windows(tree)
     relations = _name_relations(tree, resolve)

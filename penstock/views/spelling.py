@@ -30,15 +30,11 @@ def plainly_spelled(tree: exp.Expr) -> None:
 
 def _list(node: exp.Expr) -> None:
     """A comparison with ANY or ALL of a list."""
-    every = isinstance(node.expression, exp.Anonymous) and node.expression.name.upper() == "ALL"
-    if not every and not isinstance(node.expression, exp.Any):
+    if isinstance(node.expression, exp.Anonymous) and node.expression.name.upper() == "ALL":  # to the parser, often
+        node.set("expression", exp.All(this=exp.Paren(this=node.expression.expressions[0])))
+    if not isinstance(node.expression, (exp.Any, exp.All)) or not (values := _elements(node.expression.this)):
         return
-    listed = node.expression.expressions[0] if every else node.expression.this
-    values = _elements(listed)
-    if not values:
-        if every:  # a function to the parser
-            node.set("expression", exp.All(this=exp.Paren(this=listed)))
-        return
+    every = isinstance(node.expression, exp.All)
     if isinstance(node, exp.NEQ if every else exp.EQ):
         among = exp.In(this=node.this, expressions=values)
         node.replace(exp.Not(this=among) if every else among)
@@ -49,7 +45,7 @@ def _list(node: exp.Expr) -> None:
 
 def _elements(node: exp.Expr) -> list[exp.Expr]:
     """Of ARRAY[…], with a cast or without; none if it is anything else."""
-    node = _open(node)
+    node = node.unnest()
     if isinstance(node, exp.Cast) and node.to.is_type("array") and len(node.to.expressions) == 1:
         (kind,) = node.to.expressions
         return [exp.Cast(this=one, to=kind.copy()) for one in _elements(node.this)]
@@ -106,16 +102,24 @@ def _spread(node: exp.Expr) -> None:
 
 
 def _padded(node: exp.Expr) -> None:
-    """'ab'::bpchar is compared as 'ab' is."""
+    """'ab'::bpchar is 'ab'; not so with blanks at the end, which count in one of the two alone."""
     assert isinstance(node, exp.Cast)
-    if node.to.is_type("bpchar") and not node.to.expressions and _is_text(node.this):
+    plain = _is_text(node.this) and not node.this.name.endswith(" ")
+    if node.to.is_type("bpchar") and not node.to.expressions and plain:
         node.replace(node.this)
 
 
+def _interval(node: exp.Expr) -> None:
+    """'1 day'::interval"""
+    assert isinstance(node, exp.Cast)
+    if node.to.is_type("interval") and _is_text(node.this):
+        node.replace(exp.Interval(this=node.this.copy()))
+
+
 def _multiple(node: exp.Expr) -> None:
-    """(n)::double precision * '1 day'::interval"""
+    """(n)::double precision * interval '1 day'"""
     for side, other in (("this", "expression"), ("expression", "this")):
-        if _is_interval(_open(node.args[other])):
+        if isinstance(node.args[other].unnest(), exp.Interval):
             node.set(side, _not_double(node.args[side]))
 
 
@@ -124,16 +128,17 @@ def _fraction(node: exp.Expr) -> None:
 
 
 def _not_double(node: exp.Expr) -> exp.Expr:
-    inner = _open(node)
-    if isinstance(inner, exp.Cast) and inner.to.is_type("double"):
-        return _open(inner.this)
-    return node
+    inner = node.unnest()
+    if not isinstance(inner, exp.Cast) or not inner.to.is_type("double"):
+        return node
+    plain: exp.Expr = inner.this.unnest()
+    return plain
 
 
 def _count(node: exp.Expr) -> None:
     """FETCH FIRST (2) ROWS"""
     if isinstance(node.args.get("count"), exp.Paren):
-        node.set("count", _open(node.args["count"]))
+        node.set("count", node.args["count"].unnest())
 
 
 def _columns(node: exp.Expr) -> None:
@@ -145,23 +150,13 @@ def _columns(node: exp.Expr) -> None:
 
 
 def _bare(node: exp.Expr) -> exp.Expr:
-    inner = _open(node)
+    inner = node.unnest()
     typed = isinstance(inner, exp.Cast) and inner.to.is_type("text") and _is_text(inner.this)
     return inner.this if typed else node
 
 
 def _is_text(node: exp.Expr) -> bool:
     return isinstance(node, exp.Literal) and node.is_string
-
-
-def _is_interval(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Interval) or (isinstance(node, exp.Cast) and node.to.is_type("interval"))
-
-
-def _open(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node
 
 
 _POSTGRES = Dialect.get_or_raise("postgres")
@@ -174,6 +169,7 @@ _RESPELLED: tuple[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr], None]],
     ((exp.Extract,), _field),
     ((exp.Anonymous,), _spread),
     ((exp.Cast,), _padded),
+    ((exp.Cast,), _interval),
     ((exp.Mul,), _multiple),
     ((exp.PercentileCont, exp.PercentileDisc), _fraction),
     ((exp.Fetch,), _count),

@@ -15,8 +15,8 @@ _JSONB = 3802
 
 def json_value(value: Expr) -> Expr:
     """What to_json() gives; NULL is null."""
-    bare = kind(value.pg) in ("int", "bool", *_QUOTED) or value.pg.decimal is not None or value.pg.plain.oid == _JSONB
-    if not bare:
+    exact = kind(value.pg) == "numeric" and value.pg.plain.decimal is not None  # held as text, it may be NaN
+    if not (exact or kind(value.pg) in ("int", "bool", *_QUOTED) or value.pg.plain.oid == _JSONB):
         raise refuse_types("JSON", (value,))
     return call("json_value", value, pg=TEXT)
 

@@ -30,7 +30,7 @@ from penstock.views.expressions.sql import (
     number,
     pg_cast,
     string,
-)  # fmt: skip
+)
 
 # Binding --------------------------------------------------------------------------------------------------------------
 
@@ -106,15 +106,13 @@ def object_of(found: Sql) -> Sql:
     ordered = fn("SORT_ARRAY", fn("TRANSFORM", found, lambda_(entry, "m", "i")))
 
     def body(entries: Sql) -> Sql:
-        following = exp.Dot(this=fn("GET", entries, binary("+", column("p"), number("1"))), expression=_name("k"))
+        following = exp.Dot(
+            this=fn("GET", entries, binary("+", column("p"), number("1"))), expression=exp.to_identifier("k")
+        )
         last = fn("FILTER", entries.copy(), lambda_(negation(binary("<=>", column("k", "x"), following)), "x", "p"))
         return _list(fn("TRANSFORM", last, lambda_(column("m", "x"), "x")), "{", "}")
 
     return let(ordered, body, "s")
-
-
-def _name(name: str) -> exp.Expr:
-    return exp.to_identifier(name)
 
 
 def _list(parts: Sql, start: str, end: str) -> Sql:
@@ -172,20 +170,13 @@ def _refusal(text: str) -> Sql:
     return cast(fn("RAISE_ERROR", string(text)), "string")
 
 
-def _joined(e: Call, parts: tuple[Sql, ...], concat: Callable[..., Sql]) -> Sql:
+def _build(e: Call, *parts: Sql) -> Sql:
+    """Keys, with their colons, and values in turns."""
     pieces: list[Sql] = [string(e.detail[0])]
     for at in range(0, len(parts), 2):
         pieces += [string(", ")] if at else []
         pieces += parts[at : at + 2]
-    return concat(*pieces, string(e.detail[1]))
-
-
-def _spark_build(e: Call, *parts: Sql) -> Sql:
-    return _joined(e, parts, lambda *pieces: fn("CONCAT", *pieces))
-
-
-def _postgres_build(e: Call, *parts: Sql) -> Sql:
-    return pg_cast(_joined(e, parts, lambda *pieces: fn("CONCAT", *pieces)), "jsonb")
+    return fn("CONCAT", *pieces, string(e.detail[1]))
 
 
 def _unless_null(made: Callable[[Sql], Sql]) -> Callable[..., Sql]:
@@ -200,10 +191,12 @@ def _postgres_without(e: Call, doc: Sql, key: Sql) -> Sql:
 BIND: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {}
 SPARK = {
     "json_concat": _spark_concat, "json_without": _spark_without, "json_without_at": _spark_without_at,
-    "json_build": _spark_build, "to_jsonb": _unless_null(lambda value: value),
+    "json_build": _build, "to_jsonb": _unless_null(lambda value: value),
 }  # fmt: skip
 POSTGRES = {
     "json_concat": lambda e, a, b: fn("JSONB_CONCAT", pg_cast(a, "jsonb"), pg_cast(b, "jsonb")),
-    "json_without": _postgres_without, "json_without_at": _postgres_without,
-    "json_build": _postgres_build, "to_jsonb": _unless_null(lambda value: pg_cast(value, "jsonb")),
-}  # fmt: skip
+    "json_without": _postgres_without,
+    "json_without_at": _postgres_without,
+    "json_build": lambda e, *parts: pg_cast(_build(e, *parts), "jsonb"),
+    "to_jsonb": _unless_null(lambda value: pg_cast(value, "jsonb")),
+}

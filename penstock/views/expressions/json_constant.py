@@ -14,8 +14,7 @@ from penstock.views.expressions.json import quoted
 
 def constant(node: exp.Expr, what: str = "JSON") -> Any:
     """What a literal, with or without ::jsonb, says; numbers are Decimals. None of JSON is `null`'s."""
-    while isinstance(node, exp.Paren):
-        node = node.this
+    node = node.unnest()
     if isinstance(node, exp.Cast) and node.to.is_type("jsonb"):
         node = node.this
     if not (isinstance(node, exp.Literal) and node.is_string):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 from sqlglot import exp
@@ -42,8 +43,8 @@ def _bind_names(binder: Binder, node: exp.Expr) -> Expr:
     """?| and ?&: the first says or, the second and."""
     sign, op = ("?|", "or") if isinstance(node, exp.JSONBContainsAnyTopKeys) else ("?&", "and")
     doc = jsonb(binder.bind(node.this), sign)
-    asked = [call("json_has", doc, Lit(name, TEXT, "string"), pg=BOOL) for name in names(node.expression, sign)]
-    return asked[0] if len(asked) == 1 else call(op, *asked, pg=BOOL)
+    asked = (call("json_has", doc, Lit(name, TEXT, "string"), pg=BOOL) for name in names(node.expression, sign))
+    return reduce(lambda whole, one: call(op, whole, one, pg=BOOL), asked)
 
 
 def names(node: exp.Expr, sign: str) -> list[str]:

@@ -31,7 +31,7 @@ _FIELDS = {
 def shift_time(binder: Binder, node: exp.Expr, op: str) -> Expr:
     """date ± integer, date − date, date or timestamp ± interval constant, or a multiple of one."""
     sign = {"add": 1, "sub": -1}.get(op)
-    left, right = _open(node.this), _open(node.expression)
+    left, right = node.this, node.expression
     if sign == 1 and interval_of(left):
         left, right = right, left
     if interval_of(left) or sign is None:
@@ -50,20 +50,14 @@ def shift_time(binder: Binder, node: exp.Expr, op: str) -> Expr:
 
 def interval_of(node: exp.Expr) -> tuple[exp.Interval, exp.Expr | None] | None:
     """An interval constant, and how many of it: `3 * interval '1 day'`."""
-    node = _open(node)
+    node = node.unnest()
     if isinstance(node, exp.Interval):
         return node, None
     if isinstance(node, exp.Mul):
         for one, other in ((node.this, node.expression), (node.expression, node.this)):
-            if isinstance(found := _open(one), exp.Interval):
+            if isinstance(found := one.unnest(), exp.Interval):
                 return found, other
     return None
-
-
-def _open(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node
 
 
 def _shift_by_interval(
@@ -144,8 +138,7 @@ def _bind_extract(binder: Binder, node: exp.Expr) -> Expr:
 
 def _between(binder: Binder, node: exp.Expr) -> Expr | None:
     """Seconds from one timestamp to another: the epoch of their difference, which is an interval."""
-    while isinstance(node, exp.Paren):
-        node = node.this
+    node = node.unnest()
     if not isinstance(node, exp.Sub) or isinstance(node.expression, exp.Interval):
         return None
     args = [binder.bind(side) for side in (node.this, node.expression)]

@@ -256,6 +256,7 @@ FUNCTIONS = [
     "SELECT id FROM d WHERE a @> ARRAY[1] AND NOT a && ARRAY[d.id, 3, NULL] AND ARRAY[id] <@ ARRAY[1, 2, 3, 4, 5]",
     "SELECT id FROM d WHERE id % 4 = ANY (a) OR 2 < ALL (a)",
     "SELECT w.k, d.id, w.k <> ALL (d.a) AS x FROM d JOIN w ON w.k = ANY (d.a)",
+    "SELECT k, s FROM u WHERE s NOT LIKE ANY (ARRAY['a%', '%b']) OR s NOT ILIKE ALL (ARRAY['b%', 'é'])",
     "SELECT k, s FROM u WHERE s LIKE ANY (ARRAY['a%', '%b']) AND n < ANY (ARRAY[k, 2]) AND k <> ALL (ARRAY[1, 5])",
     "SELECT id, jsonb_array_length(l) AS n, jsonb_extract_path_text(j, 'a', 'b', '1') AS p, l -> 1 -> 'a' AS q FROM d",
     "SELECT j ->> 'a' AS a, count(*) FROM d WHERE j ? 'a' GROUP BY 1",
