@@ -25,6 +25,7 @@ from penstock.lsn import Lsn
 _RANGE = 128 << 20  # bytes of WAL
 _SHORTEST = 16 << 20  # each has a price of its own
 _LAST = 1 << 20  # a remainder that is left to the stream
+_FUTILE = 64 << 20  # so long from the restart point without a message: inside of a transaction that a range cannot hold
 _COPIES = 2
 
 
@@ -66,7 +67,7 @@ class PullReader:
         if chunk is not None or copy.busy:
             return chunk
         self._asked.popleft()
-        self.oversized = not copy.messages and end - copy.position().restart > _RANGE // 2
+        self.oversized = not copy.messages and end - copy.position().restart > _FUTILE
         for idle in self._copies:
             if not (self.oversized or idle.busy):
                 self._ask(idle)

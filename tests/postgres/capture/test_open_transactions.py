@@ -198,6 +198,7 @@ def test_a_transaction_longer_than_a_range_is_left_to_the_stream(server, db, ope
     state = source.checkpoint()
     source.close()
     monkeypatch.setattr(capture.pull, "_RANGE", 20_000)
+    monkeypatch.setattr(capture.pull, "_FUTILE", 10_000)
     monkeypatch.setattr(capture.pull, "_LAST", 1000)
     monkeypatch.setattr(capture.reading, "_LOOK_EVERY", 100_000)
     db.execute("INSERT INTO b VALUES (1, 1)")

@@ -97,6 +97,7 @@ def test_the_reader_changes_all_the_time_without_gap_or_repeat(db, source_db, ma
     monkeypatch.setattr(capture.reading, "_PULL_FROM", 3000)
     monkeypatch.setattr(capture.reading, "_LOOK_EVERY", 20_000)
     monkeypatch.setattr(capture.pull, "_RANGE", 30_000)
+    monkeypatch.setattr(capture.pull, "_FUTILE", 15_000)
     monkeypatch.setattr(capture.pull, "_LAST", 100_000)  # more than the load writes during a range: the pull ends
     monkeypatch.setattr(
         capture.reading, "PullReader", lambda *arguments: pulls.append(1) or capture.pull.PullReader(*arguments)
