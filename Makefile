@@ -17,7 +17,8 @@ CAPTURE := tests/postgres/capture $(wildcard tests/postgres/test_*.py) tests/fau
 # A stamp per step, so that a changed pin does not compile kernels again and a changed kernel does not reinstall.
 INSTALLED := $(VENV)/.installed
 KERNELS   := $(VENV)/.kernels
-JARS      := $(VENV)/.jars
+JARS      := $(VENV)/.delta-jars
+CLASSES   := $(VENV)/.spark-classes
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint bench soak test-matrix clean
@@ -25,7 +26,7 @@ JARS      := $(VENV)/.jars
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-setup: $(INSTALLED) $(KERNELS) $(JARS) ## Build .venv, compile the decoders, fetch Spark's Delta jar
+setup: $(INSTALLED) $(KERNELS) $(JARS) $(CLASSES) ## Build .venv, compile the decoders, fetch Spark's Delta jar, archive Spark's classes
 
 demo: setup ## A shop database, live changes, fresh views, verified at the end (ARGS="--seconds 20")
 	@$(BIN)/penstock demo $(ARGS)
@@ -95,4 +96,10 @@ $(JARS): $(INSTALLED)
 	@echo "Fetching Spark's Delta jar (once) ..."
 	@$(BIN)/python -m penstock.lake.session >$@.log 2>&1 || { \
 	  cat $@.log >&2; echo "Error: Spark could not start with its Delta jar; its own words are above." >&2; exit 1; }
+	@mv $@.log $@
+
+# Spark starts in a third of the time with it, and without it too: a JVM that cannot make one is no error.
+$(CLASSES): $(JARS)
+	@echo "Putting Spark's classes into an archive (once) ..."
+	@$(BIN)/python -m penstock.lake.class_archive >$@.log 2>&1 || echo "Left out: $$(tail -n 1 $@.log)"
 	@mv $@.log $@

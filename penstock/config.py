@@ -16,6 +16,9 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     spark_memory: str = Field("2g", pattern=r"^\d+[gm]$", description="Memory of the Spark that penstock starts.")
+    lookup_memory: int | None = Field(
+        None, ge=0, description="Bytes of columns kept for look-ups; a sixteenth of the memory, up to 2 GB, if not set."
+    )
     publish_interval: float | str = Field(
         "adaptive",
         description="run(): when a relation is published: adaptive, every-cut, manual, or seconds between two times.",

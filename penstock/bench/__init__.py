@@ -1,7 +1,4 @@
-"""`penstock bench`: the figures in docs/benchmarks.md, measured as ratios in one run on this machine."""
+"""`penstock bench`: the figures in docs/benchmarks.md, measured as ratios in one run on this machine.
 
-from __future__ import annotations
-
-from penstock.bench.main import main
-
-__all__ = ["main"]
+Nothing is imported here: what is measured in a process of its own (`capture/child.py`) has what it needs, and no Spark.
+"""

@@ -12,7 +12,7 @@ from penstock.bench.figure import Figure
 from penstock.errors import ConfigError
 
 BENCHMARKS: dict[str, Callable[[Console], list[Figure]]] = {
-    "capture": capture.run,
+    **{f"capture.{name}": part for name, part in capture.PARTS.items()},
     "refresh": refresh.run,
     **{f"views.{name}": part for name, part in views.PARTS.items()},
     **{f"lake.{name}": part for name, part in lake.PARTS.items()},

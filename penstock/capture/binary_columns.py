@@ -136,8 +136,10 @@ def _boolean(fields: Fields, arrow: pa.DataType) -> pa.Array:
 
 
 def _date(fields: Fields, arrow: pa.DataType) -> pa.Array:
-    days = _integers(fields, 4) + PG_EPOCH // _DAY
-    _refuse_beyond(fields, (days < _FIRST_DAY) | (days > _LAST_DAY), days > _LAST_DAY, infinity=(1 << 31) - 1)
+    days = _integers(fields, 4)
+    epoch = PG_EPOCH // _DAY
+    if not binary.move(days, _FIRST_DAY - epoch, _LAST_DAY - epoch, epoch):
+        raise _beyond(fields, days, _FIRST_DAY - epoch, _LAST_DAY - epoch, infinity=(1 << 31) - 1)
     return fields.fixed(arrow, days.astype(np.int32))
 
 
@@ -145,8 +147,9 @@ def _timestamp(fields: Fields, arrow: pa.DataType) -> pa.Array:
     micros = _integers(fields, 8)
     first = _FIRST_DAY * _DAY * 1_000_000 - PG_EPOCH_MICROS
     last = (_LAST_DAY + 1) * _DAY * 1_000_000 - PG_EPOCH_MICROS - 1
-    _refuse_beyond(fields, (micros < first) | (micros > last), micros > last, infinity=(1 << 63) - 1)
-    return fields.fixed(arrow, micros + PG_EPOCH_MICROS)
+    if not binary.move(micros, first, last, PG_EPOCH_MICROS):
+        raise _beyond(fields, micros, first, last, infinity=(1 << 63) - 1)
+    return fields.fixed(arrow, micros)
 
 
 def _decimal(fields: Fields, arrow: pa.DataType) -> pa.Array:
@@ -187,16 +190,13 @@ def _refuse(fields: Fields, bad: int) -> None:
         raise ValueRefused(bad, f"{fields.raw(bad)!r} of a wrong length", fits_text=False)
 
 
-def _refuse_beyond(
-    fields: Fields, beyond: npt.NDArray[np.bool_], late: npt.NDArray[np.bool_], *, infinity: int
-) -> None:
-    rows = np.flatnonzero(beyond & (fields.lengths >= 0))
-    if len(rows):
-        row = int(rows[0])
-        raw = int.from_bytes(fields.raw(row), "big", signed=True)
-        finite = raw not in (infinity, -infinity - 1)
-        value = "a time outside the years 0001 to 9999" if finite else "infinity" if late[row] else "-infinity"
-        raise ValueRefused(row, value)
+def _beyond(fields: Fields, values: Ints, first: int, last: int, *, infinity: int) -> ValueRefused:
+    """The first that is no time of the years that can be held; NULLs are 0 among the values, which is one."""
+    row = int(np.flatnonzero((values < first) | (values > last))[0])
+    raw = int(values[row])
+    if raw not in (infinity, -infinity - 1):
+        return ValueRefused(row, "a time outside the years 0001 to 9999")
+    return ValueRefused(row, "infinity" if raw > 0 else "-infinity")
 
 
 _AS_TEXT: dict[str, _Build] = {

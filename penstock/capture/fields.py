@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.capture.kernels.gather import gather
+from penstock.capture.kernels.gather import gather, is_ascii
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -51,6 +51,8 @@ class Fields:
     def strings(self) -> pa.Array:
         bounds, data = gather(self.data, self.offsets, self.lengths)
         texts = self.variable(pa.string(), bounds, data)
+        if is_ascii(data):
+            return texts
         try:
             texts.validate(full=True)
         except pa.ArrowInvalid:  # only a SQL_ASCII database can hold bytes that are not UTF-8

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.capture.attach import remove
 from penstock.capture.batch import Batch
+from penstock.capture.change_files import ChangeFiles
 from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import Connection, connect, connect_replication, translated
@@ -43,12 +42,13 @@ from penstock.failpoint import hit
 from penstock.lsn import Lsn
 from penstock.relation.home import Home
 from penstock.relation.rotation import ROTATION
-from penstock.relation.segment import Form, Segment, SegmentWriter
+from penstock.relation.segment import Form
 from penstock.zset import ABSENT, WEIGHT, is_settled
 
-# Files are written beside the reading when this much waits, and committed when so many rows are there, or all that was
-# asked for.
+# A file ends when this much is there for files, and all are committed when so many rows are there, or all that was
+# asked for. If so much waits of one table, it is encoded meanwhile.
 _FLUSH_ROWS, _FLUSH_BYTES = 250_000, 48 << 20
+_PART_ROWS, _PART_BYTES = 50_000, 12 << 20
 _COMMIT_ROWS = 1_000_000
 _NEVER = Lsn((1 << 64) - 1)
 _MOMENT = 0.002  # seconds in which what lies in the socket is taken in
@@ -93,10 +93,6 @@ class Ingest:
         dropped.remove_unread(catalog, home)
         self._waiting: dict[tuple[str, int], list[pa.Table]] = {}  # by table and version
         self._shapes = Shapes()
-        self._written: dict[str, list[Segment]] = {}
-        self._writer = ThreadPoolExecutor(1, "penstock-segments")
-        self._files = ThreadPoolExecutor(4, "penstock-files")
-        self._writing: Future[None] | None = None
         self._rows = 0  # waiting or written, and not committed
         self._attempt: int | None = None
         self._committed_at = time.monotonic()
@@ -104,6 +100,8 @@ class Ingest:
         self._noted: Lsn | None = None  # where the foreign keys were looked at
         self._asking: Connection | None = None
         self._copies = HomeCopies(home, catalog, lease, self.source, progress)
+        self._files = ChangeFiles(home, self._copies, self._form)
+        self._handed_rows = self._handed_bytes = 0  # to files that have not ended
         self._begin()
 
     def _begin(self) -> None:
@@ -115,21 +113,17 @@ class Ingest:
                 self._copies.resume(self._config(self.source.tables))
             self._postgres = self._open()
         except BaseException:
-            self._end_threads()
+            self._files.close()
             self._copies.close()
             raise
 
     def close(self) -> None:
         """Stop capturing; what was not committed comes again next time."""
-        self._end_threads()
+        self._files.close()
         self._copies.close()
         self._postgres.close()
         if self._asking is not None:
             self._asking.close()
-
-    def _end_threads(self) -> None:
-        self._writer.shutdown()
-        self._files.shutdown()
 
     @property
     def captured(self) -> Lsn:
@@ -330,10 +324,19 @@ class Ingest:
 
     def _much_waits(self, *, whole: bool) -> bool:
         """Of a transaction that is larger than memory may be, a third of it is much."""
-        waiting = [rows for parts in self._waiting.values() for rows in parts]
-        rows, size = sum(one.num_rows for one in waiting), sum(one.nbytes for one in waiting)
+        rows, size = _size([rows for parts in self._waiting.values() for rows in parts])
+        rows, size = self._handed_rows + rows, self._handed_bytes + size
         share = 1 if whole else 3
-        return bool(rows >= _FLUSH_ROWS // share or size >= _FLUSH_BYTES // share)
+        return rows >= _FLUSH_ROWS // share or size >= _FLUSH_BYTES // share
+
+    def _hand_over(self) -> None:
+        """Changes of tables that are being copied wait: a part of them is not the table's."""
+        for of in [of for of in self._waiting if of[0] not in self._copies.under_way]:
+            rows, size = _size(self._waiting[of])
+            if rows >= _PART_ROWS or size >= _PART_BYTES:
+                self._files.grow(of, self._waiting.pop(of))
+                self._handed_rows += rows
+                self._handed_bytes += size
 
     def _take(self, batch: Batch) -> None:
         join = self._copies.join_at
@@ -348,11 +351,15 @@ class Ingest:
             self._write()
             if not batch.complete:
                 give_back()
+        elif batch.complete:
+            self._hand_over()
 
     def _settle_at_once(self) -> None:
         """Few changes that are all in memory: settled now, they are written and committed once instead of twice."""
         tables = [table for table, _ in self._waiting]
-        if self._settle is None or self._attempt is not None or self._rows > AT_ONCE_ROWS or self._copies.under_way:
+        if self._settle is None or self._rows > AT_ONCE_ROWS or self._copies.under_way:
+            return
+        if self._attempt is not None or self._handed_rows:  # not all of it is in memory any more
             return
         raw = {
             table: (version, pa.concat_tables(parts))
@@ -369,31 +376,10 @@ class Ingest:
         """Have what waits put into files of the current attempt, after the last such; nothing of it counts yet."""
         if self._attempt is None:
             self._attempt = self._catalog.begin(self.lease, "ingest")
-        self._finish_writing()
         waiting, self._waiting = self._waiting, {}
-        self._writing = self._writer.submit(self._write_files, self._attempt, waiting)
+        self._files.write(self._attempt, waiting, few=self._rows <= AT_ONCE_ROWS)
+        self._handed_rows = self._handed_bytes = 0
         return self._attempt
-
-    def _finish_writing(self) -> None:
-        if self._writing is not None:
-            self._writing.result()
-
-    def _write_files(self, attempt: int, waiting: dict[tuple[str, int], list[pa.Table]]) -> None:
-        """Of small commits most of the time is waiting for the disk, which tables can do side by side."""
-        work = partial(self._write_table, attempt)
-        if len({table for table, _ in waiting}) == len(waiting) and self._rows <= AT_ONCE_ROWS:
-            list(self._files.map(work, waiting.items()))
-        else:
-            list(map(work, waiting.items()))
-
-    def _write_table(self, attempt: int, one: tuple[tuple[str, int], list[pa.Table]]) -> None:
-        (table, version), parts = one
-        done = self._written.setdefault(table, [])
-        writer = SegmentWriter(self._home, self._copies.folder(table), attempt, first=len(done))
-        pieces = self._copies.split(table, pa.concat_tables(parts)) if parts else []
-        for rows in (part for piece in pieces for part in ROTATION.parts(piece)):
-            positions, form = pc.min_max(rows["_lsn"]).as_py(), self._form(table, rows)
-            done.append(writer.write(rows, positions["min"], positions["max"], version=version, form=form))
 
     def _form(self, table: str, rows: pa.Table) -> Form:
         """Of a table that was never copied, a row that is removed may never have been here."""
@@ -404,12 +390,12 @@ class Ingest:
     def _commit(self, checkpoint: Checkpoint, ready: Sequence[str], *, acknowledge: bool = True) -> None:
         self._settle_at_once()
         attempt = self._write()
-        self._finish_writing()
+        self._files.finish()
         hit("ingest.files_written")
         with self._catalog.commit(self.lease, attempt, "ingest") as commit:
             known = relations.ids_of_source(self._catalog, self.source.id)
             self._shapes.record(commit, self.source.id, known)
-            for table, done in self._written.items():
+            for table, done in self._files.written.items():
                 # A transaction in several files is settled as one, so one unsettled file makes all of them wait.
                 whole = all(segment.form == "settled" for segment in done)
                 form: Form = "settled" if whole else "raw"
@@ -422,8 +408,14 @@ class Ingest:
             sources.move(commit, self.source.id, checkpoint.to_json(), checkpoint.lsn)
         self._shapes.recorded(completed)
         self._copies.completed(completed)
-        self._written, self._rows, self._attempt, self._captured = {}, 0, None, checkpoint.lsn
+        self._files.written = {}
+        self._rows, self._attempt, self._captured = 0, None, checkpoint.lsn
         self._committed_at = time.monotonic()
         hit("ingest.before_acknowledge")
         if acknowledge:
             self._postgres.acknowledge(checkpoint)
+
+
+def _size(parts: Sequence[pa.Table]) -> tuple[int, int]:
+    """Rows and bytes."""
+    return sum(one.num_rows for one in parts), sum(one.nbytes for one in parts)

@@ -29,6 +29,9 @@ from penstock.lsn import Lsn
 
 OLDEST = 140000  # the binary form, and cheap copies of slots
 _HEADER = 19  # of a binary COPY: signature, flags, length of an extension that nobody uses
+# The server holds a decoded range in memory up to this, and otherwise in a file, which costs a tenth of the decoding.
+# Decoding itself may take as much by default (logical_decoding_work_mem).
+_ROOM = "64MB"
 _LEAVE = 2.0  # seconds for the server to be told that nobody reads any more
 _ENDED = {ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK}
 
@@ -72,7 +75,7 @@ class SlotCopy:
         self._copy: BulkReader | None = None
         self._headed = False
         self.busy = False
-        self._connection = connect(dsn)
+        self._connection = connect(dsn, work_mem=_ROOM)
         self.socket = self._connection.pgconn.socket
         self._slot = slot
         self._name = f"{slot[:48]}_{secrets.token_hex(4)}"

@@ -22,7 +22,7 @@ def bench(
     minutes: Annotated[float | None, typer.Option(help="Time for views.tpch; 30 by default.")] = None,
 ) -> None:
     """Measure penstock on this machine, as ratios within one run."""
-    from penstock.bench import main
+    from penstock.bench.main import main
     from penstock.bench.scale import VARIABLE
     from penstock.bench.views import settings
 

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from penstock.lake.hot_columns import HOT
 from penstock.relation.recent_files import RECENT
 from penstock.zset import key_ids
 
@@ -166,18 +167,24 @@ class BaseFiles:
     ) -> pa.Table | None:  # fmt: skip
         """The hits of one row group, in any thread."""
         group, offset = where
-        with pq.ParquetFile(file, metadata=self._footer(file)) as reader:
-            columns = [self.physical(name) for name in keys]
-            found = reader.read_row_group(group, columns=columns, use_threads=False)
-            found = found.rename_columns(self._logical(found, keys)).select(keys)
-            hits = pa.array(np.flatnonzero(self._live(among_any(found, wanted), file, offset)))
-            if not len(hits):
-                return None
-            rows = found.take(hits)
-            for name in others:
-                rest = reader.read_row_group(group, columns=[self.physical(name)], use_threads=False)
-                rows = rows.append_column(name, rest[self.physical(name)].take(hits))
+        found = pa.table({name: self._column(file, group, name) for name in keys})
+        hits = pa.array(np.flatnonzero(self._live(among_any(found, wanted), file, offset)))
+        if not len(hits):
+            return None
+        rows = found.take(hits)
+        for name in others:
+            rows = rows.append_column(name, self._column(file, group, name).take(hits))
         return _in_shape(rows, rows.column_names, schema, rows.num_rows)
+
+    def _column(self, file: str, group: int, name: str) -> pa.ChunkedArray:
+        """One column of a row group, which stays in memory while that saves time."""
+        column = self.physical(name)
+
+        def read() -> pa.ChunkedArray:
+            with pq.ParquetFile(file, metadata=self._footer(file)) as reader:
+                return reader.read_row_group(group, columns=[column], use_threads=False)[column]
+
+        return HOT.column((file, group, column), read)
 
     def _hits_in(self, rows: pa.Table, file: str, wanted: Sequence[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
         """The same in a file that is in memory."""

@@ -11,7 +11,10 @@ import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from penstock.catalog import relations, stream_tables
@@ -27,7 +30,7 @@ from penstock.lake.gathered import gather, rows_as_often
 from penstock.lake.inserts import inserts_only, leading_inserts
 from penstock.lake.key_order import in_order
 from penstock.lake.other_history import check_known
-from penstock.lake.reader import Reader
+from penstock.lake.reader import IN_MEMORY_BYTES, SMALL, Reader
 from penstock.zset import WEIGHT
 
 _ANEW = {"overwriteSchema": "true"}
@@ -236,18 +239,37 @@ def _appended_as_they_are(reader: Reader, relation: Relation, base: Base, stamp:
 
 
 def _replace(reader: Reader, relation: Relation, base: Base | None, stamp: Stamp, made_with: Mapping[str, str]) -> None:
-    """All rows at the stamp's position; a table that was copied as it lies in its pages is in key order already."""
-    found = reader.segments(relation, -1, stamp.position) if base is None else []
-    if base is None and reader.fits(found):
-        rows = gather(reader, relation, -1, stamp.position).inserts()
-    else:
-        rows = reader.rows(relation, stamp.position)
-    ordered = not relation.schema.key
-    if base is None and not ordered:
-        ordered = in_order([reader.home.path(one.path) for one in found], relation.schema.key[0])
-    if not ordered:
-        rows = delta_writes.in_key_order(rows, relation.schema)
+    """All rows at the stamp's position, in key order where they are of several files."""
+    rows = _in_one_file(reader, relation, base, stamp.position)
+    if rows is None:
+        rows = _in_key_order(reader, relation, base, stamp.position)
     delta_writes.replace(rows, reader.home.base(relation.folder), stamp, made_with)
+
+
+def _in_one_file(reader: Reader, relation: Relation, base: Base | None, position: int) -> DataFrame | None:
+    """A small table is put together in memory: to Spark it would be a dozen jobs, each dearer than its rows."""
+    found = reader.segments(relation, base.position if base else -1, position)
+    count = sum(one.rows for one in found) + (base.rows if base else 0)
+    there = reader.base_files(relation, base).paths if base else []
+    if count > SMALL or not reader.fits(found) or sum(Path(file).stat().st_size for file in there) > IN_MEMORY_BYTES:
+        return None
+    names = list(relation.schema.names)
+    rows = reader.rows_arrow(relation, position)
+    weighted = rows.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows))
+    return reader.frame(weighted, relation, names).drop(WEIGHT).coalesce(1)
+
+
+def _in_key_order(reader: Reader, relation: Relation, base: Base | None, position: int) -> DataFrame:
+    """A table that was copied as it lies in its pages may be so already."""
+    found = reader.segments(relation, -1, position) if base is None else []
+    if base is None and reader.fits(found):
+        rows = gather(reader, relation, -1, position).inserts()
+    else:
+        rows = reader.rows(relation, position)
+    key = relation.schema.key
+    if not key or (base is None and in_order([reader.home.path(one.path) for one in found], key[0])):
+        return rows
+    return delta_writes.in_key_order(rows, relation.schema)
 
 
 def forecast(reader: Reader, relation: Relation, position: int) -> Choice:

@@ -1,6 +1,7 @@
 """The Spark session penstock makes when it is not given one, and the settings every query of ours relies on.
 
 `python -m penstock.lake.session` starts it once, so that Spark resolves the Delta jar before the first real run.
+Where the jar lies is noted, and later starts do not ask for it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from penstock.errors import ConfigError
+from penstock.lake import class_archive
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
@@ -38,9 +40,9 @@ _TUNING = {
 }
 
 _STARTUP = {
-    "spark.jars.packages": DELTA_PACKAGE,
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.buffer.pageSize": "4m",  # each join of a plan takes a page; 64 MB, as Spark would choose, are soon too many
     "spark.sql.codegen.cache.maxEntries": "5000",  # a view's delta is some thirty classes; 1,000 is the default
     "spark.scheduler.mode": "FAIR",  # a refresh does not queue behind the tasks of a publish
     "spark.ui.enabled": "false",
@@ -52,7 +54,7 @@ _STARTUP = {
 }
 
 
-def start(home: Path | None = None, *, memory: str = "2g") -> SparkSession:
+def start(home: Path | None = None, *, memory: str = "2g", java_options: str | None = None) -> SparkSession:
     """A local session with Delta, quiet on the console, keeping its scratch files out of the working folder."""
     java = os.environ.get("JAVA_HOME") or shutil.which("java")
     if not java:
@@ -67,12 +69,17 @@ def start(home: Path | None = None, *, memory: str = "2g") -> SparkSession:
         "spark.sql.shuffle.partitions": str(cores),
         "spark.default.parallelism": str(cores),
     }
+    if options := java_options or class_archive.java_options(DELTA_PACKAGE):
+        settings["spark.driver.defaultJavaOptions"] = options
+    jars = class_archive.jars(DELTA_PACKAGE)
+    if not jars:
+        settings["spark.jars.packages"] = DELTA_PACKAGE
     if home is not None:
         settings["spark.sql.warehouse.dir"] = str(home / "warehouse")
     for name, value in settings.items():
         builder = builder.config(name, value)
     log = (home / "logs" if home is not None else Path(tempfile.mkdtemp(prefix="penstock-"))) / "spark.log"
-    with _stderr_in(log):
+    with _stderr_in(log), class_archive.class_path(jars):
         try:
             return builder.getOrCreate()
         except (PySparkRuntimeError, OSError) as error:
@@ -104,12 +111,24 @@ def adopt(spark: SparkSession) -> SparkSession:
     return ours
 
 
+# Of queries over a few thousand rows, planning is most of the cost: they are planned once and not again at every stage,
+# without filters made up from other filters, and without rules that find nothing in a query (Delta's is for its own
+# MERGE; it took a third of the optimizer's time).
+_SMALL_QUERIES = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.delta.metric.OptimizeConditionalIncrementMetric,"
+    "org.apache.spark.sql.catalyst.optimizer.OptimizeOneRowRelationSubquery",
+}
+
+
 def small_queries(spark: SparkSession) -> SparkSession:
-    """A session for queries over a few thousand rows: planning again at every stage costs more there than it saves."""
+    """A session for queries over a few thousand rows."""
     session = adopt(spark)
-    session.conf.set("spark.sql.adaptive.enabled", "false")
-    session.conf.set("spark.sql.leafNodeDefaultParallelism", "1")
-    session.conf.set("spark.sql.shuffle.partitions", "2")
+    for name, value in _SMALL_QUERIES.items():
+        session.conf.set(name, value)
     return session
 
 
@@ -136,8 +155,10 @@ def quoted(name: str) -> str:
 
 
 def main() -> None:
+    class_archive.forget(DELTA_PACKAGE)
     session = start()
     session.range(1).collect()
+    class_archive.note_jars(session, DELTA_PACKAGE)
     session.stop()
     print(f"Spark {session.version} with {DELTA_PACKAGE} is ready.", file=sys.stderr)
 

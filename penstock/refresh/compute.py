@@ -22,7 +22,7 @@ from penstock.lake.arrow_exchange import to_arrow
 from penstock.lake.reader import GATHERED, PENDING, SMALL, Reader, expand, net
 from penstock.refresh import reads
 from penstock.refresh.answers import Answer
-from penstock.refresh.parent_keys import parent_keys
+from penstock.refresh.keys_that_hold import keys_that_hold
 from penstock.refresh.plans import Plan, Rendered
 from penstock.refresh.reads import At, Frames
 from penstock.relation.segment import Segment, SegmentWriter, rows_with_weight
@@ -99,7 +99,7 @@ def prepare(reader: Reader, plan: Plan, inputs: Sequence[Input], stored: Stored)
     growing = frozenset(read.relation for read, rows in deltas.items() if _only_grows(rows))
     rendered = plan.delta(frozenset(read.relation for read in deltas), sizes, changes, growing)
     places = {read: _at(read, view, inputs, stored) for read in rendered.program.reads}
-    keys = parent_keys(reader.catalog, [(one.relation, one.before, one.after) for one in inputs])
+    keys = keys_that_hold(reader.catalog, [(one.relation, one.before, one.after) for one in inputs])
     known, answers = reads.in_memory(reader, rendered.program, deltas, places, keys)
     return Prepared(rendered, reader, deltas, places, known, tuple(answers), sum(changes.values()))
 
@@ -180,13 +180,14 @@ def _visible_changes(reader: Reader, view: View, inputs: Sequence[Input]) -> dic
 
 def sees_changes(reader: Reader, view: View, inputs: Sequence[Input]) -> bool:
     """Whether something changed in the columns that the view uses; of many changes, it is taken for granted."""
-    return any(
-        changed > GATHERED
-        or (changed and reader.changes_arrow(one.relation, one.before, one.after, columns).num_rows > 0)
-        for one in inputs
-        for changed in [reader.changed_rows(one.relation, one.before, one.after)]
-        for columns in [view.used_columns[one.relation.name]]
-    )
+    for one in inputs:
+        changed = reader.changed_rows(one.relation, one.before, one.after)
+        if changed > GATHERED:
+            return True
+        columns = view.used_columns[one.relation.name]
+        if changed and reader.changes_arrow(one.relation, one.before, one.after, columns).num_rows:
+            return True
+    return False
 
 
 def _only_grows(rows: pa.Table | DataFrame) -> bool:

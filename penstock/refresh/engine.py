@@ -73,8 +73,11 @@ class Engine:
 
     @cached_property
     def reader(self) -> Reader:
+        from penstock.lake.hot_columns import HOT
         from penstock.lake.reader import Reader
 
+        if self.settings.lookup_memory is not None:
+            HOT.limit(self.settings.lookup_memory)
         return Reader(self.home, self.catalog, lambda: self.spark)
 
     @cached_property

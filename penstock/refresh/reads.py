@@ -17,11 +17,12 @@ from penstock.lake.partial_state import partial_state, whole_state
 from penstock.lake.reader import Reader
 from penstock.refresh import answers
 from penstock.refresh.answers import Answer
+from penstock.refresh.first_rows import first_rows
 from penstock.refresh.key_ranges import inside, ranges, text
-from penstock.refresh.known_children import ParentKey, told
+from penstock.refresh.known_rows import Key, told
 from penstock.relation.segment import rows_with_weight
 from penstock.views import TERM, Match, Program, Reach, Read
-from penstock.zset import WEIGHT
+from penstock.zset import WEIGHT, consolidate
 
 Frames = Mapping[Read, DataFrame]
 Known = Mapping[Read, pa.Table]
@@ -44,13 +45,13 @@ def in_memory(
     program: Program,
     deltas: Mapping[Read, pa.Table | DataFrame],
     states: Mapping[Read, At],
-    keys: Sequence[ParentKey] = (),
+    keys: Sequence[Key] = (),
 ) -> tuple[Known, list[Answer]]:
-    """The reads of the program that are few rows, without Spark, and how all are answered; `keys` are foreign keys
-    that hold."""
+    """The reads of the program that are few rows, without Spark, and how all are answered; `keys` are those that
+    hold."""
     known = {read: rows for read, rows in deltas.items() if isinstance(rows, pa.Table)}
     found = [answers.changed(read, known[read].num_rows if read in known else None) for read in deltas]
-    keys = [key for key in keys if Read("delta", key.child) in known or Read("delta", key.child) not in deltas]
+    keys = [key for key in keys if Read("delta", key.relation) in known or Read("delta", key.relation) not in deltas]
     for reached in program.reach:
         rows, answer = _reached(reader, reached, known, states[reached.read], keys)
         if rows is not None:
@@ -117,19 +118,21 @@ def _state(reader: Reader, read: Read, program: Program, known: Known, at: At) -
     """The state, as far as the range of what reaches it goes."""
     rows = reader.state(at.relation, at.position, at.columns)
     for reached in program.reach:
-        if reached.read == read and all(match.by in known for match in reached.matches):
+        if reached.read == read and not reached.first and all(match.by in known for match in reached.matches):
             boxes = ranges(wanted_values(reached, known, at.relation))
             return rows.where(inside(boxes)) if boxes else rows
     return rows
 
 
 def _reached(
-    reader: Reader, reached: Reach, known: Known, at: At, keys: Sequence[ParentKey]
+    reader: Reader, reached: Reach, known: Known, at: At, keys: Sequence[Key]
 ) -> tuple[pa.Table | None, Answer]:
     missing = [match.by for match in reached.matches if match.by not in known]
     if missing:
         why = f"tied to {missing[0].kind} of {missing[0].relation}, which is not in memory"
         return None, answers.scanned(reached.read, "", why)
+    if reached.first:
+        return _first_rows(reader, reached, known, at)
     schema = rows_with_weight(at.relation.schema, at.columns)
     answer = told(reached, keys, known, schema.empty_table())
     wanted = wanted_values(reached, known, at.relation, {} if answer is None else answer.left)
@@ -143,6 +146,14 @@ def _reached(
     columns = [", ".join(each.column_names) for each in wanted]
     by_key = None if beside is None else beside.num_rows
     return whole, answers.looked_up(reached.read, columns, values, whole.num_rows, by_key)
+
+
+def _first_rows(reader: Reader, reached: Reach, known: Known, at: At) -> tuple[pa.Table | None, Answer]:
+    rows = whole_state(reader, at.relation, at.position, at.columns)
+    if rows is None:
+        return None, answers.scanned(reached.read, "", "too many rows to look for the first ones in")
+    found = first_rows(consolidate(rows, at.columns), wanted_values(reached, known, at.relation), reached.first)
+    return found, answers.first_of(reached.read, found.num_rows, rows.num_rows)
 
 
 def wanted_values(

@@ -65,6 +65,30 @@ class Segment:
         return cls(**{**row, "ranges": {name: (low, high) for name, (low, high) in row["ranges"].items()}})
 
 
+class Encoded:
+    """Rows as they will be in their file, in memory.
+
+    Where there are many, somebody is behind: compressing them faster counts for more than their room.
+    """
+
+    def __init__(self, schema: pa.Schema, *, many: bool) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._footers: list[pq.FileMetaData] = []
+        self._file = pq.ParquetWriter(
+            self._sink, schema, compression="lz4" if many else "zstd", use_dictionary=_REPEATED,
+            metadata_collector=self._footers,
+        )  # fmt: skip
+
+    def append(self, rows: pa.Table) -> None:
+        """As row groups of their own."""
+        self._file.write_table(rows, row_group_size=_ROW_GROUP)
+
+    def end(self) -> tuple[memoryview, pq.FileMetaData]:
+        """The bytes, and what they say of themselves."""
+        self._file.close()
+        return memoryview(self._sink.getvalue()), self._footers[0]
+
+
 class SegmentWriter:
     """Names and writes the segments of one attempt for one relation."""
 
@@ -75,20 +99,20 @@ class SegmentWriter:
         self._count = first
 
     def write(self, rows: pa.Table, low: int, high: int, *, version: int = 1, form: Form = "settled") -> Segment:
-        """Many rows are there because somebody is behind: compressing them faster counts for more than their room."""
+        """Rows that are all here."""
+        encoded = Encoded(rows.schema, many=rows.num_rows > _MANY)
+        encoded.append(rows)
+        segment = self.put(encoded, low, high, version=version, form=form)
+        RECENT.remember(self._home.path(segment.path), rows, segment.bytes)
+        return segment
+
+    def put(self, encoded: Encoded, low: int, high: int, *, version: int = 1, form: Form = "settled") -> Segment:
+        """Make a file of what was encoded."""
         path = self.next_path()
-        footers: list[pq.FileMetaData] = []
-        sink = pa.BufferOutputStream()
-        pq.write_table(
-            rows, sink, compression="lz4" if rows.num_rows > _MANY else "zstd", row_group_size=_ROW_GROUP,
-            use_dictionary=_REPEATED, metadata_collector=footers,
-        )  # fmt: skip
-        content = memoryview(sink.getvalue())
+        content, footer = encoded.end()
         with writing(path):
             path.write_bytes(content)
-        described = self._described(path, footers[0], checksum_of(content), low, high, version, form)
-        RECENT.remember(path, rows, described.bytes)
-        return described
+        return self._described(path, footer, checksum_of(content), low, high, version, form)
 
     def next_path(self) -> Path:
         folder = self._home.segments(self._folder, datetime.now(UTC))

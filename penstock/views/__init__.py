@@ -13,10 +13,11 @@ from penstock.views.parse import Resolver
 from penstock.views.program import Output, Program, delta, full
 from penstock.views.reach import Match, Reach
 from penstock.views.render import placeholder
+from penstock.views.top_rows import First
 from penstock.views.typer import Described, PostgresTyper, Typer
 from penstock.views.view import OperatorState, View
 
 __all__ = [
-    "TERM", "Described", "Match", "OperatorState", "Output", "PostgresTyper", "Program", "Reach", "Read", "Relation",
-    "Resolver", "Typer", "View", "compile_view", "delta", "explain", "full", "placeholder",
+    "TERM", "Described", "First", "Match", "OperatorState", "Output", "PostgresTyper", "Program", "Reach", "Read",
+    "Relation", "Resolver", "Typer", "View", "compile_view", "delta", "explain", "full", "placeholder",
 ]  # fmt: skip

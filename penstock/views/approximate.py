@@ -17,7 +17,10 @@ Room = Literal["quotient", "root"]
 Rooms = Mapping[str, Room]
 EXACT: Rooms = {}
 _ROUNDED = ("float", "numeric")
-_ARITHMETIC = ("add", "sub", "mul", "div", "mod", "sqrt", "cbrt", "exp", "ln", "log10", "power")
+_ARITHMETIC = (
+    "add", "sub", "mul", "div", "mod", "sqrt", "cbrt", "exp", "ln", "log10", "power", "sin", "cos", "tan", "asin",
+    "acos", "atan", "atan2", "degrees", "radians",
+)  # fmt: skip
 
 
 def approximate(view: View, upstream: Mapping[str, Rooms] | None = None) -> Rooms:

@@ -41,7 +41,7 @@ def meant(tree: exp.Expr, select: exp.Select) -> exp.Expr:
     return found
 
 
-def is_alone(tree: exp.Select) -> bool:
+def is_alone(tree: exp.Query) -> bool:
     """True where a subquery reads nothing of the query around it."""
     own = {found.alias_or_name for found in tree.find_all(exp.Table, exp.Subquery, exp.Lateral)}
     return all(column.table in own or not column.table for column in tree.find_all(exp.Column))
@@ -61,7 +61,3 @@ def ctes_of(tree: exp.Expr) -> list[exp.Expr]:
 
 def unparen(node: exp.Expr) -> exp.Expr:
     return unparen(node.this) if isinstance(node, exp.Paren) else node
-
-
-def side_of(join: exp.Expr) -> str:
-    return str(join.args.get("side") or "").upper()

@@ -51,6 +51,7 @@ def _only(reached: Reach | None) -> str:
     if reached is None:
         return ""
     ties = [f"{', '.join(m.columns)} in {m.by.kind} of {m.by.relation}" for m in reached.matches]
+    ties += [f"among the first {one.count} by {one.column}, and as many as are touched" for one in reached.first]
     return f", where {' or '.join(dict.fromkeys(ties)) or 'false'}"
 
 
@@ -84,7 +85,7 @@ def _line(node: Node, numbers: dict[Aggregate, str]) -> str:
         case Window():
             by = f" partitioned by {_all(node.partition, ', ')}"
             if not node.partition:
-                by = " over all rows: each change sorts them all, before and after"
+                by = " over all rows: a change sorts them, before and after"
             return f"window {', '.join(f.op for f in node.functions)}{by}"
         case Expand():
             what = f"{node.function}({_all(node.args, ', ')})"

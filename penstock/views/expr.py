@@ -113,8 +113,17 @@ def substitute(expr: Expr, by: Mapping[str, Expr]) -> Expr:
 
 def conjuncts(expr: Expr) -> tuple[Expr, ...]:
     """The parts of a conjunction: a filter on all of them is a filter on each."""
-    if isinstance(expr, Call) and expr.op == "and":
-        return tuple(part for arg in expr.args for part in conjuncts(arg))
+    return _operands("and", expr)
+
+
+def disjuncts(expr: Expr) -> tuple[Expr, ...]:
+    """The branches of a disjunction."""
+    return _operands("or", expr)
+
+
+def _operands(op: str, expr: Expr) -> tuple[Expr, ...]:
+    if isinstance(expr, Call) and expr.op == op:
+        return tuple(part for arg in expr.args for part in _operands(op, arg))
     return (expr,)
 
 

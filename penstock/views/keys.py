@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from penstock.views.algebra import (
     Aggregate,
@@ -54,8 +55,11 @@ def keys_of(node: Node) -> tuple[Key, ...]:
 
 
 def _filtered(node: Filter) -> tuple[Key, ...]:
-    """Also without the columns that are equal to a constant: of a key that is given as a whole there is one row."""
+    """Also without the columns that are equal to a constant: of a key that is given as a whole there is one row. What
+    is asked of a join's rows is as good as asked in its ON."""
     keys = keys_of(node.input)
+    if isinstance(node.input, Join):
+        keys = tuple(dict.fromkeys((*keys, *_joined(replace(node.input, on=(*node.input.on, *node.predicates))))))
     fewer = (frozenset(name for name in key if not probed(node.predicates, frozenset({name}), set())) for key in keys)
     return tuple(dict.fromkeys((*keys, *fewer)))
 

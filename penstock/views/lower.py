@@ -24,20 +24,21 @@ from penstock.views.algebra import (
     Scan,
     outputs,
 )
-from penstock.views.clauses import conditions, ctes_of, is_alone, meant, over_parts, side_of, unparen
+from penstock.views.both_sides import set_operation, to_type
+from penstock.views.clauses import conditions, ctes_of, is_alone, meant, over_parts, unparen
 from penstock.views.distinct import distinct
-from penstock.views.expr import BOOL, Col, Expr, Lit, conjuncts, kind, names
+from penstock.views.domain import Apart, Domain, Place, domain, over, over_branches, product, read_of, skips_a_level
+from penstock.views.expr import BOOL, Col, Expr, Lit, conjuncts, names
 from penstock.views.expressions import HANDLERS
 from penstock.views.expressions.binder import Binder, described, refused
-from penstock.views.expressions.casts import cast_to
 from penstock.views.expressions.comparison import check_comparable
 from penstock.views.expressions.convert import common, fix, typed
 from penstock.views.first_rows import Limit, limit_of, limited
 from penstock.views.functions_in_from import FunctionCall, call_of
+from penstock.views.parentheses import operations
 from penstock.views.rewrites.grouping_sets import sets_of, spread
-from penstock.views.scope import Grouping, Lowered, Scope, joined, renamed
-from penstock.views.set_functions import Called, argument, called
-from penstock.views.set_operations import OPERATIONS
+from penstock.views.scope import Grouping, Lowered, Scope, joined, may_be_missing, renamed
+from penstock.views.set_functions import Called, Recorded, argument, called, recorded
 from penstock.views.subqueries import (
     Beside,
     Body,
@@ -47,12 +48,14 @@ from penstock.views.subqueries import (
     grouped_by,
     has_subquery,
     is_subquery,
+    reads_around,
     tied_by,
 )  # fmt: skip
-from penstock.views.typer import Typer, twin
+from penstock.views.typer import Typer
 from penstock.views.windows import is_window, ordered_by, parts, windowed
 
 _GROUPED = "_grouped"
+Rows = Callable[[Mapping[Place, Expr]], Node]  # those of the query around, with what is read of them
 
 
 class Lowering:
@@ -94,19 +97,23 @@ class Lowering:
         raise refused(tree)
 
     def _sources(
-        self, trees: Sequence[exp.Expr], ctes: Mapping[str, Lowered]
-    ) -> tuple[Scope, dict[str, Beside | Called]]:
+        self, trees: Sequence[exp.Expr], sides: Sequence[str], ctes: Mapping[str, Lowered]
+    ) -> tuple[Scope, dict[str, Beside | Called | Recorded]]:
         """FROM by alias; a LATERAL subquery sees what is left of it."""
         sources: dict[str, Lowered] = {}
-        beside: dict[str, Beside | Called] = {}
-        for tree in trees:
+        beside: dict[str, Beside | Called | Recorded] = {}
+        for tree, side in zip(trees, sides, strict=True):
             if (call := call_of(tree)) is not None:
                 beside[call.alias], sources[call.alias] = self._called(call, Scope(sources))
                 continue
             if not isinstance(tree, exp.Lateral):
                 sources[tree.alias] = self._source(tree, ctes)
                 continue
-            body = self._subquery(Scope(sources), ctes, lateral=True)(tree.this)
+            left = {name: may_be_missing(one) if any(sides) else one for name, one in sources.items()}
+            lower = self._subquery(Scope(left), ctes, self._rows_left(sources, beside, sides), lateral=True)
+            body = lower(tree.this)
+            if side and not body.lonely and reads_around(body):
+                body = lower(tree.this, apart=True)
             called = [part.name for part in tree.args["alias"].columns]
             named = [*called, *(name for name, _ in body.values[len(called) :])]
             made = [
@@ -116,15 +123,35 @@ class Lowering:
             sources[tree.alias] = Lowered(body.node, tuple((n, Col(new, e.pg, e.spark)) for n, new, e in made))
         return Scope(sources), beside
 
-    def _called(self, call: FunctionCall, left: Scope) -> tuple[Called, Lowered]:
+    def _rows_left(
+        self, sources: Mapping[str, Lowered], beside: Mapping[str, Beside | Called | Recorded], sides: Sequence[str]
+    ) -> Rows:
+        """Of the tables left of a LATERAL subquery, the values that it reads, each with each."""
+        known, missing = dict(sources), any(sides)
+
+        def rows(read: Mapping[Place, Expr]) -> Node:
+            aliases = list(dict.fromkeys(alias for alias, _ in read))
+            if any(alias in beside for alias in aliases):
+                raise UnsupportedQuery(
+                    "a LATERAL subquery that reads a function or another LATERAL subquery by more than equality is not "
+                    "supported in a view",
+                    hint="Write inner column = outer column, or put what is left of it into a subquery in FROM.",
+                )
+            parts = [(known[one].node, [e for (alias, _), e in read.items() if alias == one]) for one in aliases]
+            return product(parts, missing=missing)
+
+        return rows
+
+    def _called(self, call: FunctionCall, left: Scope) -> tuple[Called | Recorded, Lowered]:
         """A function over what stands left of it."""
         binder = self._binder(left, call.args)
-        written = ", ".join(arg.sql(dialect="postgres") for arg in call.args)
-        number = " WITH ORDINALITY" if call.numbered else ""
         twins = [one.sql(dialect="postgres") for one in left.twins()]
-        told = self._typer.describe(
-            f"SELECT f.* FROM {' CROSS JOIN '.join([*twins, f'LATERAL {call.name}({written}){number} AS f'])}"
-        )
+        told = self._typer.describe(f"SELECT f.* FROM {' CROSS JOIN '.join([*twins, f'LATERAL {call.sql()}'])}")
+        if call.fields:
+            (doc,) = (argument(binder, arg) for arg in call.args)
+            named = [(name, self._name(call.alias, name), one.pg) for name, one in zip(call.columns, told, strict=True)]
+            record = recorded(call.name, doc, named, self._name(call.alias, "value"))
+            return record, Lowered(Constants((), ((),)), tuple(zip(call.columns, record.seen(), strict=True)))
         found = called(
             call.name,
             [argument(binder, arg) for arg in call.args],
@@ -146,7 +173,7 @@ class Lowering:
         cells = [row.expressions for row in tree.expressions]
         binder = self._binder(Scope({}), [cell for row in cells for cell in row])
         by_column = [
-            common([_to_type(fix(binder.bind(row[place]), one.pg), one.pg) for row in cells], "VALUES", one.pg)
+            common([to_type(fix(binder.bind(row[place]), one.pg), one.pg) for row in cells], "VALUES", one.pg)
             for place, one in enumerate(told)
         ]
         columns = [
@@ -211,17 +238,20 @@ class Lowering:
         ctes: Mapping[str, Lowered],
         outer: Scope | None = None,
         more: Sequence[exp.Expr] = (),
+        found: Domain | None = None,
     ) -> Body:
         """A SELECT and `more` expressions; its conditions on the columns of `outer`, the query around it, are what ties
-        it to that."""
+        it to that, or the values `found` of it."""
         scope, node, on = self._from(tree, ctes, outer)
+        if found is not None:
+            on = found.on(dict(scope.sources[found.alias].columns))
         taken, windows = Taken(self._name, is_subquery), Taken(self._name, is_window)
         items = [windows.out_of(taken.out_of(item)) for item in (*tree.expressions, *more)]
         having = tree.args.get("having") and taken.out_of(tree.args["having"].this)
         group = tree.args.get("group")
         sets = [tuple(taken.out_of(key) for key in each) for each in sets_of(group)]
-        if windows.found and on:
-            raise UnsupportedQuery(
+        if windows.found and on and found is None:
+            raise Apart(
                 "a window function in a subquery that reads the query around it is not supported in a view",
                 hint="Put the window function into a subquery in FROM, partitioned by what ties it.",
             )
@@ -234,7 +264,7 @@ class Lowering:
                 for place, found in taken.within(grouping.expressions).items()
                 if place not in scope.answers
             }
-            return self._grouped(grouping, scope, node, on, rest, ctes, outer)
+            return self._grouped(grouping, scope, node, on, rest, ctes, outer, found)
         scope, node = self._attached(taken, [*items, *windows.found], scope, node, ctes, outer)
         scope, node = self._windowed(grouping.windows, scope, node)
         binder = self._binder(scope, items, outer)
@@ -255,27 +285,31 @@ class Lowering:
         joins = tree.args.get("joins") or []
         first = [tree.args["from_"].this] if tree.args.get("from_") else []
         sources = [*first, *(join.this for join in joins)]
-        scope, beside = self._sources(sources, ctes)
+        made = [operations(join) for join in joins]
+        sides = [*("" for _ in first), *("".join(side for side, _ in each) for each in made)]
+        scope, beside = self._sources(sources, sides, ctes)
         where = tree.args.get("where")
         parts = list(conditions(where.this)) if where is not None else []
         plain, asking = [p for p in parts if not has_subquery(p)], [p for p in parts if has_subquery(p)]
-        asked = [list(conditions(join.args["on"])) if join.args.get("on") is not None else [] for join in joins] + [
-            plain
-        ]
-        binder = self._binder(scope, [part for each in asked for part in each], outer)
-        bound = [tuple(c for part in each for c in conjuncts(fix(binder.bind(part), BOOL))) for each in asked]
+        listed = [(side, list(conditions(on)) if on is not None else []) for each in made for side, on in each]
+        binder = self._binder(scope, [part for _, each in listed for part in each] + plain, outer)
+
+        def bound(each: Sequence[exp.Expr]) -> tuple[Expr, ...]:
+            return tuple(c for part in each for c in conjuncts(fix(binder.bind(part), BOOL)))
+
         own = {col.name for source in scope.sources.values() for _, col in source.columns}
-        outside = [tuple(p for p in each if not names(p) <= own) for each in bound]
-        if any(side_of(join) and found for join, found in zip(joins, outside, strict=False)):
-            raise UnsupportedQuery(
+        asked = [(side, bound(each)) for side, each in listed]
+        if any(side and not names(p) <= own for side, each in asked for p in each):
+            raise Apart(
                 "an outer join in a subquery may not be on columns of the query around it",
                 hint="Put that condition into the subquery's WHERE.",
             )
-        inside = [tuple(p for p in each if names(p) <= own) for each in bound]
-        scope, node = joined(scope, [side_of(join) for join in joins], inside, beside)
-        if inside[-1]:
-            node = Filter(node, inside[-1])
-        on = tuple(p for each in outside for p in each)
+        mine = iter([(side, tuple(p for p in each if names(p) <= own)) for side, each in asked])
+        scope, node = joined(scope, [[next(mine) for _ in each] for each in made], beside)
+        kept = bound(plain)
+        if inside := tuple(p for p in kept if names(p) <= own):
+            node = Filter(node, inside)
+        on = tuple(p for p in (*(p for _, each in asked for p in each), *kept) if not names(p) <= own)
         for part in asking:
             scope, node, more = self._condition(part, scope, node, ctes, outer)
             on += more
@@ -287,7 +321,7 @@ class Lowering:
         self, part: exp.Expr, scope: Scope, node: Node, ctes: Mapping[str, Lowered], outer: Scope | None
     ) -> tuple[Scope, Node, tuple[Expr, ...]]:
         """The rows that meet a condition with subqueries in it, and what of it needs `outer`."""
-        kept = condition(part, node, self._bind(scope), self._subquery(scope, ctes))
+        kept = condition(part, node, self._bind(scope), self._subquery(scope, ctes, _always(node)))
         if kept is not None:
             return scope, kept, ()
         taken = Taken(self._name, is_subquery)
@@ -310,7 +344,8 @@ class Lowering:
         """The rows with the answers of the subqueries of some expressions beside them."""
         for place, found in taken.within(trees).items():
             if place not in scope.answers:
-                node, answer = attach(found, node, self._bind(scope), self._subquery(scope, ctes), self._name)
+                lower = self._subquery(scope, ctes, _always(node))
+                node, answer = attach(found, node, self._bind(scope), lower, self._name)
                 scope = replace(scope, answers={**scope.answers, place: answer})
         return scope, node
 
@@ -318,36 +353,79 @@ class Lowering:
         return lambda tree: _settled(self._binder(scope, [tree]).bind(tree))
 
     def _subquery(
-        self, scope: Scope, ctes: Mapping[str, Lowered], *, lateral: bool = False
-    ) -> Callable[[exp.Expr], Body]:
-        def lower(tree: exp.Expr) -> Body:
+        self, scope: Scope, ctes: Mapping[str, Lowered], rows: Rows, *, lateral: bool = False
+    ) -> Callable[..., Body]:
+        """`rows` are those of the query around; `apart`: as a subquery over the values of these."""
+
+        def lower(tree: exp.Expr, *, apart: bool = False) -> Body:
             while isinstance(tree, exp.Subquery) and not ctes_of(tree):
                 tree = tree.this
-            if isinstance(tree, exp.Select) and not ctes_of(tree) and not is_alone(tree):
-                return self._tied(tree, ctes, scope, lateral=lateral)
-            lowered = self.query(tree, ctes)
-            return Body(lowered.node, lowered.columns)
+            if ctes_of(tree) or not isinstance(tree, (exp.Select, exp.SetOperation)) or is_alone(tree):
+                lowered = self.query(tree, ctes)
+                return Body(lowered.node, lowered.columns)
+            refusal = out_of_reach(tree)
+            if not apart and isinstance(tree, exp.Select) and not skips_a_level(tree, scope.columns):
+                try:
+                    return self._tied(tree, ctes, scope, lateral=lateral)
+                except Apart as error:
+                    refusal = error
+            if not (read := read_of(tree, scope.columns)):
+                raise refusal
+            return self._apart(tree, ctes, scope, domain(read, rows(read), self._name), lateral=lateral)
 
         return lower
 
-    def _tied(self, tree: exp.Select, ctes: Mapping[str, Lowered], outer: Scope, *, lateral: bool = False) -> Body:
+    def _apart(
+        self, tree: exp.Query, ctes: Mapping[str, Lowered], outer: Scope, found: Domain, *, lateral: bool
+    ) -> Body:
+        """A subquery computed for each value that it reads of the query around it."""
+        known = {**ctes, found.alias: Lowered(found.node, found.given)}
+        if isinstance(tree, exp.Select):
+            return self._tied(over(tree, found), known, outer, lateral=lateral, found=found)
+        lowered = self.query(over_branches(tree, found), known)
+        size = len(lowered.columns) - len(found.given)
+        return Body(lowered.node, lowered.columns[:size], found.on(dict(lowered.columns[size:])))
+
+    def _tied(
+        self,
+        tree: exp.Select,
+        ctes: Mapping[str, Lowered],
+        outer: Scope,
+        *,
+        lateral: bool = False,
+        found: Domain | None = None,
+    ) -> Body:
         """A subquery that reads the query around it; a LIMIT is one for each row of that, DISTINCT makes no difference
         to whether there is a row."""
         limit, once = limit_of(tree), tree.args.get("distinct")
-        if once is not None and (limit is not None or once.args.get("on") or lateral):
+        if once is not None and (limit is not None or once.args.get("on")):
             raise UnsupportedQuery(
-                "DISTINCT with LIMIT, DISTINCT ON or DISTINCT in LATERAL that reads the query around it is "
-                "not supported in a view",
+                "DISTINCT with LIMIT or DISTINCT ON in a subquery that reads the query around it is not supported in "
+                "a view",
                 hint="Use GROUP BY, or an aggregate.",
             )
+        if once is not None and lateral:
+            if found is None:
+                raise Apart("DISTINCT in LATERAL", hint="Use GROUP BY.")
+            return self._once(self._body(tree, ctes, outer, (), found))
         if limit is None:
-            return self._body(tree, ctes, outer)
+            return self._body(tree, ctes, outer, (), found)
         order = list(tree.args["order"].expressions) if tree.args.get("order") else []
-        body = self._body(tree, ctes, outer, [meant(one.this, tree) for one in order])
+        body = self._body(tree, ctes, outer, [meant(one.this, tree) for one in order], found)
         values, more = body.values[: len(tree.expressions)], body.values[len(tree.expressions) :]
         orders = [ordered_by(value, one) for (_, value), one in zip(more, order, strict=True)]
         node = limited(body.node, tied_by(body.on, body.node), orders, limit, self._name)
         return replace(body, node=node, values=values)
+
+    def _once(self, body: Body) -> Body:
+        """Each row of a subquery once, for each value that ties it."""
+        check_comparable("DISTINCT", [value for _, value in body.values], ordered=False)
+        named = [(name, self._name("", name), value) for name, value in body.values]
+        read = {col for one in body.on for col in names(one)}
+        kept = tuple((col.name, col) for col in outputs(body.node) if col.name in read)
+        node = distinct(Project(body.node, (*((new, value) for _, new, value in named), *kept)))
+        given = {col.name: col for col in outputs(node)}
+        return replace(body, node=node, values=tuple((name, given[new]) for name, new, _ in named))
 
     # GROUP BY ---------------------------------------------------------------------------------------------------------
 
@@ -360,6 +438,7 @@ class Lowering:
         rest: Mapping[str, exp.Expr],
         ctes: Mapping[str, Lowered],
         outer: Scope | None,
+        found: Domain | None = None,
     ) -> Body:
         keys = grouping.keys
         nodes = list(dict.fromkeys(found for e in grouping.expressions for found in calls_in(e)))
@@ -385,12 +464,18 @@ class Lowering:
             **dict(zip(nodes, remembered.results, strict=True)),
             **marks,
         }
+        lonely = not keys and grouping.having is None
+        if found is not None and outer is not None:
+            held = {expr: Col(name, expr.pg, expr.spark) for name, expr, _ in ties}
+            for place, (name, _) in found.columns.items():
+                value = outer.columns[place] if lonely else held.get(scope.columns[found.alias, name])
+                stands |= {found.column(name): value} if value is not None else {}
         body = self._above_groups(grouping, above, stands, rest, ctes, outer)
         if not keys and grouping.having is not None and ties:
             raise UnsupportedQuery(
                 "HAVING in a subquery that reads the query around it needs GROUP BY", hint="Compare outside of it."
             )
-        return replace(body, on=tuple(tie for _, _, tie in ties), lonely=not keys and grouping.having is None)
+        return replace(body, on=tuple(tie for _, _, tie in ties), lonely=lonely)
 
     def _spread(
         self, grouping: Grouping, node: Aggregate, named: Mapping[exp.Expr, str], *, tied: bool
@@ -422,7 +507,8 @@ class Lowering:
         seen = {(key.table, key.name): e for key, e in stands.items() if isinstance(key, exp.Column)}
         for place, found in rest.items():
             inside = Scope({}, seen)
-            node, answer = attach(found, node, self._bind(inside), self._subquery(inside, ctes), self._name)
+            lower = self._subquery(inside, ctes, _always(node))
+            node, answer = attach(found, node, self._bind(inside), lower, self._name)
             scope = replace(scope, answers={**scope.answers, place: answer})
 
         def replaced(tree: exp.Expr) -> exp.Expr:
@@ -430,7 +516,10 @@ class Lowering:
 
         if grouping.having is not None:
             having = replaced(grouping.having)
-            node = Filter(node, conjuncts(fix(self._binder(scope, [having], outer).bind(having), BOOL)))
+            predicates = conjuncts(fix(self._binder(scope, [having], outer).bind(having), BOOL))
+            if not frozenset().union(*map(names, predicates)) <= {col.name for col in outputs(node)}:
+                raise Apart("HAVING that reads the query around it", hint="Compare outside of the subquery.")
+            node = Filter(node, predicates)
         windows = {place: over_parts(window, replaced) for place, window in grouping.windows.items()}
         scope, node = self._windowed(windows, scope, node)
         items = [replaced(item) for item in grouping.items]
@@ -440,45 +529,7 @@ class Lowering:
 
     def _set_operation(self, tree: exp.SetOperation, ctes: Mapping[str, Lowered]) -> Lowered:
         sides = [self.query(side, ctes) for side in (tree.this, tree.expression)]
-        types = self._union_types(sides)
-        columns = []
-        converted: list[list[Expr]] = [[], []]
-        for place, pg in enumerate(types):
-            name = sides[0].columns[place][0]
-            pair = common([_to_type(side.columns[place][1], pg) for side in sides], tree.key.upper(), pg)
-            new = self._name("", name)
-            columns.append((name, Col(new, pair[0].pg, pair[0].spark)))
-            for side, expr in enumerate(pair):
-                converted[side].append(expr)
-        names = [col.name for _, col in columns]
-        left, right = (
-            Project(side.node, tuple(zip(names, exprs, strict=True)))
-            for side, exprs in zip(sides, converted, strict=True)
-        )
-        once = bool(tree.args.get("distinct"))
-        if once or not isinstance(tree, exp.Union):
-            check_comparable(tree.key.upper(), [col for _, col in columns], ordered=False)
-        return self._ordered(tree, Lowered(OPERATIONS[tree.key, once](left, right), tuple(columns)))
-
-    def _ordered(self, tree: exp.SetOperation, lowered: Lowered) -> Lowered:
-        limit = limit_of(tree)
-        if limit is None:
-            return lowered
-        given = dict(lowered.columns)
-        order = list(tree.args["order"].expressions) if tree.args.get("order") else []
-        if any(not isinstance(one.this, exp.Column) or one.this.name not in given for one in order):
-            raise UnsupportedQuery("ORDER BY of a set operation names its result columns", hint="Name a column.")
-        orders = [ordered_by(given[one.this.name], one) for one in order]
-        node = limited(lowered.node, (), orders, limit, self._name)
-        return replace(lowered, node=Project(node, tuple((col.name, col) for _, col in lowered.columns)))
-
-    def _union_types(self, sides: Sequence[Lowered]) -> list[PgType]:
-        twins = [twin("t", [(f"c{i}", col.pg) for i, (_, col) in enumerate(side.columns)]) for side in sides]
-        both = " UNION ALL ".join(f"SELECT * FROM {found.sql(dialect='postgres')}" for found in twins)
-        told = [column.pg for column in self._typer.describe(both)]
-        first, second = (side.columns for side in sides)
-        # A type of the source that this server does not know (an enum) was stood in for by text.
-        return [a.pg if a.pg == b.pg else pg for (_, a), (_, b), pg in zip(first, second, told, strict=True)]
+        return set_operation(tree, sides, self._typer, self._name)
 
     # types ------------------------------------------------------------------------------------------------------------
 
@@ -490,10 +541,7 @@ class Lowering:
         known = scope.columns if outer is None else outer.columns | scope.columns
         for column in (column for root in roots for column in root.find_all(exp.Column)):
             if (column.table, column.name) not in known:
-                raise UnsupportedQuery(
-                    f"{column.sql(dialect='postgres')} is out of reach for the subquery or the condition that reads it",
-                    hint="A subquery may read the query directly around it; join further tables inside of it.",
-                )
+                raise out_of_reach(column)
         twins = scope.twins() + (outer.twins() if outer is not None else [])
         return Binder(known, self._describe(parts, twins), HANDLERS)
 
@@ -506,6 +554,17 @@ class Lowering:
         return {part: column.pg for part, column in zip(parts, found, strict=True)}
 
 
+def out_of_reach(tree: exp.Expr) -> Apart:
+    return Apart(
+        f"{tree.sql(dialect='postgres')} is out of reach for the subquery or the condition that reads it",
+        hint="Join the tables that it reads inside of it.",
+    )
+
+
+def _always(node: Node) -> Rows:
+    return lambda read: node
+
+
 def _values(items: Sequence[exp.Expr], binder: Binder) -> tuple[tuple[str, Expr], ...]:
     return tuple((item.alias_or_name, _settled(binder.bind(item.unalias()))) for item in items)
 
@@ -513,9 +572,3 @@ def _values(items: Sequence[exp.Expr], binder: Binder) -> tuple[tuple[str, Expr]
 def _settled(expr: Expr) -> Expr:
     """A bare literal that nothing gave a type is text."""
     return typed(expr, expr.pg) if isinstance(expr, Lit) and expr.bare else expr
-
-
-def _to_type(expr: Expr, pg: PgType) -> Expr:
-    if expr.pg == pg or kind(expr.pg) == kind(pg):
-        return expr
-    return cast_to(expr, pg)

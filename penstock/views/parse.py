@@ -22,10 +22,11 @@ from penstock.parsing import parse
 from penstock.views.algebra import Relation
 from penstock.views.aliases import unique_aliases
 from penstock.views.arrows import arrows_are_json
-from penstock.views.functions_in_from import is_function, replace_functions
+from penstock.views.functions_in_from import is_function, open_rows_from, replace_functions
 from penstock.views.named_windows import inline_windows
-from penstock.views.parentheses import open_parentheses
+from penstock.views.parentheses import list_joins, open_parentheses
 from penstock.views.refuse import refuse
+from penstock.views.shorthand import ask_in_where, write_out
 from penstock.views.spelling import plainly_spelled
 from penstock.views.typer import Described, Typer, twin
 
@@ -50,12 +51,16 @@ def parse_query(sql: str, *, dialect: str, resolve: Resolver, typer: Typer) -> Q
     if not _is_limited(tree):
         tree.set("order", None)  # rows of a table have no order
     plainly_spelled(tree)
+    write_out(tree)
+    open_rows_from(tree)
     open_parentheses(tree)
+    ask_in_where(tree)
     refuse(tree)
     inline_windows(tree)
     relations = _name_relations(tree, resolve)
     _name_columns(tree, sql)
     columns = _checked(tree, relations, typer)
+    list_joins(tree)
     replace_functions(tree, {name for relation in relations.values() for name in relation.schema.names})
     return Query(_qualified(tree, relations), relations, columns)
 
@@ -108,16 +113,32 @@ def _name_relations(tree: exp.Expr, resolve: Resolver) -> dict[str, Relation]:
         name = names.setdefault(relation.name, f"_r{len(names)}")
         relations[name] = relation
         called = table.alias or table.name
-        if table.args.get("alias") and table.args["alias"].columns:
-            raise UnsupportedQuery("column names after a table's alias are not supported", hint="Name them in SELECT.")
+        listed = [one.name for one in table.args["alias"].columns] if table.args.get("alias") else []
         table.set("db", None)
         table.set("catalog", None)
         table.set("this", exp.to_identifier(name, quoted=True))
         table.set("alias", exp.TableAlias(this=exp.to_identifier(called, quoted=True)))
+        if listed:
+            _name_apart(table, listed, relation)
     for column in tree.find_all(exp.Column):  # schema.table.column: the table's alias is enough
         column.set("db", None)
         column.set("catalog", None)
     return relations
+
+
+def _name_apart(table: exp.Table, listed: list[str], relation: Relation) -> None:
+    """t AS x (a, b): a subquery that gives the columns their names."""
+    own = relation.schema.names
+    if len(listed) > len(own):
+        raise InvalidQuery(f"{relation.name} has {len(own)} columns, {len(listed)} are named", hint="Name fewer.")
+    items = [
+        exp.alias_(exp.column(name, table=table.alias, quoted=True), new, quoted=True)
+        for name, new in zip(own, [*listed, *own[len(listed) :]], strict=True)
+    ]
+    alias, joins = table.args["alias"].copy(), table.args.get("joins")
+    table.set("joins", None)
+    inner = exp.Select(expressions=items, from_=exp.From(this=table.copy()))
+    table.replace(exp.Subquery(this=inner, alias=alias, joins=joins))
 
 
 def _name_columns(tree: exp.Expr, sql: str) -> None:
@@ -171,7 +192,9 @@ def with_twins(tree: exp.Expr, relations: Mapping[str, Relation]) -> exp.Expr:
     def stand_in(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Table) and not node.args.get("db") and node.name in relations:
             schema = relations[node.name].schema
-            return twin(node.alias, [(column.name, column.pg) for column in schema.columns])
+            found = twin(node.alias, [(column.name, column.pg) for column in schema.columns])
+            found.set("joins", [join.transform(stand_in) for join in node.args.get("joins") or []])
+            return found
         return node
 
     return tree.copy().transform(stand_in)

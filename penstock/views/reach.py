@@ -4,6 +4,8 @@ A state that is used only beside equal columns of something small need not be re
 delta program, the columns and whose values they must equal; whatever the reads contain, rows that match none of them
 make no difference to any output. A read with one use that is not tied like that is not listed: it is needed whole.
 
+Of a state whose rows are only numbered up to a limit, the first ones matter (`top_rows.py`), and those touched.
+
 Only plain columns of one type are followed, through filters, projections, unions, joins and groups; an expression, or
 types that compare by more than their bytes (floats, blank-padded text), ends the trace.
 """
@@ -11,6 +13,7 @@ types that compare by more than their bytes (floats, blank-padded text), ends th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from penstock.relation.schema import Column
@@ -36,6 +39,7 @@ from penstock.views.algebra import (
     outputs,
 )  # fmt: skip
 from penstock.views.expr import Call, Col, Expr, kind
+from penstock.views.top_rows import First, limits, top
 
 _EXACT = frozenset({"bool", "int", "oid", "numeric", "text", "uuid", "date", "timestamp", "timestamptz"})
 
@@ -49,13 +53,20 @@ class Match:
     by_columns: tuple[str, ...]
     nulls: bool = False
 
+    def implied_by(self, other: Match) -> bool:
+        """Whether every row that `other` needs is needed by this one already."""
+        own, its = (set(zip(one.columns, one.by_columns, strict=True)) for one in (self, other))
+        return self.by == other.by and own < its and self.nulls >= other.nulls
+
 
 @dataclass(frozen=True)
 class Reach:
-    """The rows of `read` that matter: those with one of the `matches`; none at all where there are no matches."""
+    """The rows of `read` that matter: those with one of the `matches`, and the `first` ones; none at all where there
+    are neither."""
 
     read: Read
     matches: tuple[Match, ...]
+    first: tuple[First, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,17 +94,20 @@ def reach(roots: Iterable[Node]) -> tuple[Reach, ...]:
     found = _Uses()
     for root in roots:
         found.visit(root, ())
-    return _ordered(found.matches)
+    return _ordered(found.matches, found.first)
 
 
-def _ordered(uses: Mapping[Read, Sequence[Sequence[frozenset[Match]]]]) -> tuple[Reach, ...]:
+def _ordered(
+    uses: Mapping[Read, Sequence[Sequence[frozenset[Match]]]], first: Mapping[Read, AbstractSet[First]]
+) -> tuple[Reach, ...]:
     """A read that is only tied to reads that are needed whole is needed whole too."""
     settled: dict[Read, Reach] = {}
     while True:
         size = len(settled)
         for read, each in uses.items():
             if read not in settled and (matches := _chosen(each, settled)) is not None:
-                settled[read] = Reach(read, tuple(sorted(matches, key=repr)))
+                firsts = tuple(sorted(first.get(read, ()), key=repr))
+                settled[read] = Reach(read, tuple(sorted(_widest(matches), key=repr)), firsts)
         if len(settled) == size:
             return tuple(settled.values())
 
@@ -105,8 +119,19 @@ def _chosen(uses: Sequence[Sequence[frozenset[Match]]], known: Mapping[Read, Rea
         usable = [one for one in alternatives if all(m.by.kind == "delta" or m.by in known for m in one)]
         if not usable:
             return None
-        whole |= min(usable, key=lambda one: (any(m.by.kind != "delta" for m in one), len(one), repr(one)))
+        whole |= min(usable, key=_preferred)
     return whole
+
+
+def _widest(matches: AbstractSet[Match]) -> list[Match]:
+    """Without those whose rows another one has too, which asks for some of the same columns to be equal."""
+    return [one for one in matches if not any(other.implied_by(one) for other in matches if other != one)]
+
+
+def _preferred(matches: AbstractSet[Match]) -> tuple[bool, int, int, str]:
+    """By changes only before by states, by many columns before by few, by few reads before by many."""
+    columns = min((len(one.columns) for one in matches), default=0)
+    return any(one.by.kind != "delta" for one in matches), -columns, len(matches), repr(matches)
 
 
 class _Uses:
@@ -114,6 +139,7 @@ class _Uses:
 
     def __init__(self) -> None:
         self.matches: dict[Read, list[tuple[frozenset[Match], ...]]] = {}
+        self.first: dict[Read, set[First]] = {}
         self._trace = _Trace()
         self._seen: set[tuple[int, frozenset[_Bound]]] = set()
 
@@ -124,7 +150,9 @@ class _Uses:
         match node:
             case Leaf():
                 self._use(node, bounds)
-            case Filter() | Weigh() | Negate() | Net() | Repeat():
+            case Filter():
+                self._below_filter(node.input, bounds, limits(node.predicates))
+            case Weigh() | Negate() | Net() | Repeat():
                 self.visit(node.input, bounds)
             case Window():  # a partition is needed as a whole
                 whole = set(_plain([e for e in node.partition if isinstance(e, Col)]) or ())
@@ -142,17 +170,33 @@ class _Uses:
             case Join():
                 self._join(node, bounds)
             case SemiJoin():
-                own = self._trace.bound(_plain(node.keys), node.by, _plain(node.by_keys), nulls=True)
+                own = self._trace.bounds(_both_plain(node.keys, node.by_keys), node.by, nulls=True)
                 self.visit(node.input, (*bounds, *own))
                 self.visit(node.by, ())
             case Shift():  # a group without a change is the same before and after
                 keys = tuple(key.name for key in node.keys)
                 kept = tuple(bound for bound in bounds if set(bound.columns) <= set(keys))
-                self.visit(node.state, (*kept, *self._trace.bound(keys, node.change, keys, nulls=True)))
+                own = self._trace.bounds({key: key for key in keys}, node.change, nulls=True)
+                self.visit(node.state, (*kept, *own))
                 self.visit(node.change, kept)
             case _:
                 for child in inputs(node):
                     self.visit(child, ())
+
+    def _below_filter(self, node: Node, bounds: tuple[_Bound, ...], limited: Mapping[str, int]) -> None:
+        match node:
+            case UnionAll():
+                for child in node.inputs:
+                    self._below_filter(child, bounds, limited)
+            case Negate():
+                self._below_filter(node.input, bounds, limited)
+            case Window() if (found := top(node, limited)) is not None:
+                self.first.setdefault(found.state.read, set()).add(found.first)
+                self.matches.setdefault(found.state.read, [])
+                if found.change is not None:
+                    self.visit(found.change, ())
+            case _:
+                self.visit(node, bounds)
 
     def _use(self, node: Leaf, bounds: Iterable[_Bound]) -> None:
         if node.read.kind != "delta":
@@ -172,13 +216,10 @@ class _Uses:
             self.visit(child, (*inherited, *tied))
 
     def _tied(self, child: Node, other: Node, equal: _Equal) -> list[_Bound]:
-        """What a row of `other` that it joins says about a row of `child`: by all columns at once, else by each."""
+        """What a row of `other` that it joins says about a row of `child`."""
         theirs = _names(other)
         pairs = {c.name: found[0] for c in outputs(child) if (found := equal.among((c.name,), theirs)) is not None}
-        whole = self._trace.bound(tuple(pairs), other, tuple(pairs.values()), nulls=equal.loose)
-        if whole or len(pairs) < 2:
-            return whole
-        return [b for one, its in pairs.items() for b in self._trace.bound((one,), other, (its,), nulls=equal.loose)]
+        return self._trace.bounds(pairs, other, nulls=equal.loose)
 
 
 class _Trace:
@@ -187,11 +228,16 @@ class _Trace:
     def __init__(self) -> None:
         self._known: dict[tuple[int, tuple[str, ...]], Origins | None] = {}
 
-    def bound(
-        self, columns: tuple[str, ...] | None, by: Node, by_columns: tuple[str, ...] | None, *, nulls: bool
-    ) -> list[_Bound]:
-        found = self.origins(by, by_columns) if columns and by_columns else None
-        return [] if columns is None or found is None else [_Bound(columns, found, nulls)]
+    def bounds(self, pairs: Mapping[str, str], by: Node, *, nulls: bool) -> list[_Bound]:
+        """What equality with columns of `by` says: by all columns at once, and by each alone, because together they
+        may come from a state where one of them also stands in a change."""
+        whole = [tuple(pairs.items())] if pairs else []
+        alone = [(pair,) for pair in pairs.items()] if len(pairs) > 1 else []
+        return [
+            _Bound(tuple(own for own, _ in chosen), found, nulls)
+            for chosen in [*whole, *alone]
+            if (found := self.origins(by, tuple(its for _, its in chosen))) is not None
+        ]
 
     def origins(self, node: Node, columns: tuple[str, ...]) -> Origins | None:
         """Reads such that each row of `node` has its `columns`, together, from a row of one of them; None: unknown."""
@@ -290,6 +336,11 @@ def _renamed(bounds: Iterable[_Bound], stands: Mapping[str, Expr]) -> tuple[_Bou
             if names is not None:
                 kept.append(_Bound(names, bound.origins, bound.nulls))
     return tuple(kept)
+
+
+def _both_plain(left: Sequence[Expr], right: Sequence[Expr]) -> dict[str, str]:
+    """Of the expressions that must be equal, those that are columns on both sides."""
+    return {a.name: b.name for a, b in zip(left, right, strict=True) if isinstance(a, Col) and isinstance(b, Col)}
 
 
 def _plain(exprs: Sequence[Expr]) -> tuple[str, ...] | None:

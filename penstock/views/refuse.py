@@ -30,24 +30,16 @@ def _join(node: exp.Expr) -> str | None:
     return f"{how} JOIN" if how not in ("", "INNER", "CROSS", "OUTER") else None
 
 
-def _other_side(node: exp.Expr) -> str | None:
-    """A comma binds weaker than JOIN, and a merged column is more than the first of its columns: the parser knows
-    neither, and only these joins tell the difference."""
-    joins = node.args.get("joins") or []
+def _merged(node: exp.Expr) -> str | None:
+    """A merged column is more than the first of its columns, which only these joins tell."""
     seen: list[exp.Expr] = []
-    for join in joins:
-        if join.args.get("side") in ("RIGHT", "FULL") and any(map(_is_comma, seen)):
-            return f"{join.args['side']} JOIN after a comma"
+    for join in node.args.get("joins") or []:
         if (join.args.get("using") or join.args.get("method")) and any(
             earlier.args.get("side") in ("RIGHT", "FULL") for earlier in seen
         ):
             return "USING after a RIGHT or FULL JOIN"
         seen.append(join)
     return None
-
-
-def _is_comma(join: exp.Expr) -> bool:
-    return not any(join.args.get(part) for part in ("on", "using", "kind", "side", "method"))
 
 
 def _in_outer_join(node: exp.Expr) -> str | None:
@@ -69,9 +61,13 @@ def _in_select(node: exp.Expr) -> str | None:
     return None if isinstance(node.parent, (exp.From, exp.Join, exp.Lateral)) else "unnest() outside of FROM"
 
 
+def _of_query(node: exp.Expr) -> str | None:
+    return "ARRAY(SELECT …)" if any(isinstance(one.unnest(), exp.Query) for one in node.expressions) else None
+
+
 _CHECKS: tuple[Check, ...] = (
     (exp.Join, _join, "Write the condition with ON."),
-    (exp.Select, _other_side, "Write CROSS JOIN instead of the comma, and the condition with ON."),
+    (exp.Select, _merged, "Write the condition with ON."),
     (exp.Order, _ordered, "A view is a set of rows; order them where you read it."),
     (exp.With, _having("recursive", "WITH RECURSIVE"), _LATER),
     (exp.Join, _in_outer_join, "Put the condition into WHERE, or into a subquery in FROM."),
@@ -82,6 +78,7 @@ _CHECKS: tuple[Check, ...] = (
     (exp.Parameter, _always("a parameter"), "Write the value."),
     (exp.Collate, _always("COLLATE"), "Text is compared by its bytes (C)."),
     (exp.Unnest, _in_select, "Write it in FROM."),
+    (exp.Array, _of_query, "Write (SELECT array_agg(x ORDER BY x) …); over no rows it is NULL."),
     (exp.Escape, _always("ESCAPE"), "Escape with a backslash."),
 )  # fmt: skip
 
@@ -107,7 +104,7 @@ _CLAUSES: dict[type[exp.Expr], frozenset[str]] = {
     exp.SetOperation: frozenset({"this", "expression", "with_", "distinct", "order", "limit", "offset"}),
     exp.Window: frozenset({"this", "partition_by", "order", "spec", "alias", "over"}),
     exp.Lateral: frozenset({"this", "alias", "ordinality"}),
-    exp.Subquery: frozenset({"this", "alias"}),
+    exp.Subquery: frozenset({"this", "alias", "joins"}),
     exp.Table: frozenset({"this", "db", "catalog", "alias", "joins", "ordinality"}),
     exp.Unnest: frozenset({"expressions", "alias", "offset"}),
     exp.Join: frozenset({"this", "on", "using", "kind", "side", "method"}),

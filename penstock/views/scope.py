@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from penstock.errors import UnsupportedQuery
 from penstock.relation.types import PgType
-from penstock.views.algebra import Constants, Join, Node, OuterJoin, optional
+from penstock.views.algebra import Constants, Join, Node, OuterJoin, optional, outputs
 from penstock.views.expr import Col, Expr
-from penstock.views.set_functions import Called
+from penstock.views.set_functions import Called, Recorded
 from penstock.views.subqueries import SUBQUERIES, Beside
 from penstock.views.typer import twin
 from penstock.views.windows import parts
@@ -74,25 +75,61 @@ def may_be_missing(lowered: Lowered) -> Lowered:
     return replace(lowered, columns=tuple((name, col) for (name, _), col in zip(lowered.columns, columns, strict=True)))
 
 
+Operations = Sequence[tuple[str, tuple[Expr, ...]]]  # sides and conditions
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A table, or tables that are joined already; `call` is what has no rows without those left of it."""
+
+    sources: Mapping[str, Lowered]
+    node: Node
+    call: Beside | Called | Recorded | None = None
+
+    def alone(self) -> _Part:
+        """With nothing left of it."""
+        if self.call is None:
+            return self
+        self._check(set())
+        return _Part(self.sources, self.call.beside(Constants((), ((),)), "", ()))
+
+    def join(self, right: _Part, side: str, on: tuple[Expr, ...]) -> _Part:
+        """What an outer join may leave without a row becomes nullable."""
+        mine = _missing(self.sources) if side in ("RIGHT", "FULL") else self.sources
+        theirs = _missing(right.sources) if side in ("LEFT", "FULL") else right.sources
+        sources = {**mine, **theirs}
+        if right.call is not None:
+            right._check({col.name for col in outputs(self.node)})
+            return _Part(sources, right.call.beside(self.node, side, on))
+        if not side:
+            return _Part(sources, Join((self.node, right.node), on))
+        first, second = (right.node, self.node) if side == "RIGHT" else (self.node, right.node)
+        return _Part(sources, OuterJoin(first, second, on, full=side == "FULL"))
+
+    def _check(self, known: set[str]) -> None:
+        if self.call is not None and not self.call.reads() <= known:
+            raise UnsupportedQuery(
+                "LATERAL or a function within parentheses that reads a table outside is not supported in a view",
+                hint="Put it behind the parentheses.",
+            )
+
+
+def _missing(sources: Mapping[str, Lowered]) -> dict[str, Lowered]:
+    return {name: may_be_missing(found) for name, found in sources.items()}
+
+
 def joined(
-    scope: Scope, sides: Sequence[str], on: Sequence[tuple[Expr, ...]], beside: Mapping[str, Beside | Called]
+    scope: Scope, operations: Sequence[Operations], beside: Mapping[str, Beside | Called | Recorded]
 ) -> tuple[Scope, Node]:
-    """FROM from left to right; what an outer join may leave without a row becomes nullable."""
+    """FROM from left to right: each table, and then the joins that are made once it is there."""
     if not scope.sources:
         return scope, Constants((), ((),))
-    (first, found), *others = scope.sources.items()
-    node, sources = found.node, {first: found}
-    if first in beside:
-        node = beside[first].beside(Constants((), ((),)), "", ())
-    for (alias, source), side, conditions in zip(others, sides, on, strict=False):
-        if side in ("RIGHT", "FULL"):
-            sources = {name: may_be_missing(earlier) for name, earlier in sources.items()}
-        sources[alias] = may_be_missing(source) if side in ("LEFT", "FULL") else source
-        if alias in beside:
-            node = beside[alias].beside(node, side, conditions)
-        elif side:
-            left, right = (source.node, node) if side == "RIGHT" else (node, source.node)
-            node = OuterJoin(left, right, conditions, full=side == "FULL")
-        else:
-            node = Join((node, source.node), conditions)
-    return Scope(sources), node
+    stack: list[_Part] = []
+    for (alias, source), made in zip(scope.sources.items(), ((), *operations), strict=False):
+        stack.append(_Part({alias: source}, source.node, beside.get(alias)))
+        for side, on in made:
+            right, left = stack.pop(), stack.pop().alone()
+            stack.append(left.join(right, side, on))
+    (whole,) = stack
+    whole = whole.alone()
+    return Scope(whole.sources), whole.node

@@ -4,6 +4,7 @@ constants with their types. The same in the words that are read further on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sqlglot import exp
@@ -49,6 +50,9 @@ def _elements(node: exp.Expr) -> list[exp.Expr]:
     if isinstance(node, exp.Cast) and node.to.is_type("array") and len(node.to.expressions) == 1:
         (kind,) = node.to.expressions
         return [exp.Cast(this=one, to=kind.copy()) for one in _elements(node.this)]
+    if _is_text(node) and re.fullmatch(r"\{[^\"\\\\{}]+\}", node.name):  # '{1,2}'
+        parts = [part.strip() for part in node.name[1:-1].split(",")]
+        return [] if any(part.upper() in ("", "NULL") for part in parts) else list(map(exp.Literal.string, parts))
     return [one.copy() for one in node.expressions] if isinstance(node, exp.Array) else []
 
 
@@ -161,7 +165,7 @@ def _is_text(node: exp.Expr) -> bool:
 
 _POSTGRES = Dialect.get_or_raise("postgres")
 _RESPELLED: tuple[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr], None]], ...] = (
-    ((exp.JSONBExtract, exp.JSONBExtractScalar), _path),
+    ((exp.JSONBExtract, exp.JSONBExtractScalar, exp.JSONBDeleteAtPath), _path),
     ((exp.JSONBContainsAnyTopKeys, exp.JSONBContainsAllTopKeys, exp.Sub), _names),
     ((exp.Anonymous,), _zone),
     ((exp.AtTimeZone,), _argument("zone")),

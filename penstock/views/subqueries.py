@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from penstock.errors import UnsupportedQuery
 from penstock.views.algebra import Aggregate, Exists, Filter, Join, Node, OuterJoin, Project, outputs, walk
+from penstock.views.domain import Apart
 from penstock.views.expr import BOOL, TRUE, Call, Col, Expr, Lit, call, is_nullable, lit, names, substitute
 from penstock.views.expressions.comparison import compare
 from penstock.views.rules.exists import witnesses
@@ -41,7 +42,13 @@ class Body:
     lonely: bool = False
 
 
-Lower = Callable[[exp.Expr], Body]
+Lower = Callable[..., Body]  # of a query; `apart`: for each value that it reads of the query around it
+
+
+def reads_around(body: Body) -> bool:
+    """True where what it gives reads the query around it."""
+    own = {col.name for col in outputs(body.node)}
+    return not all(names(value) <= own for _, value in body.values)
 
 
 class Taken:
@@ -172,7 +179,8 @@ def attach(tree: exp.Expr, node: Node, bind: Bind, lower: Lower, name: Name) -> 
     if isinstance(tree, exp.In):
         return _in_value(tree, node, bind, lower, name)
     if isinstance(tree, exp.Subquery):
-        return _scalar(lower(tree), node, name)
+        body = lower(tree)
+        return _scalar(body if body.lonely or not reads_around(body) else lower(tree, apart=True), node, name)
     return _quantified_value(tree, node, bind, lower, name)
 
 
@@ -268,6 +276,11 @@ class Beside:
     def beside(self, node: Node, side: str, on: tuple[Expr, ...]) -> Node:
         return joined_beside(node, self, side, on)
 
+    def reads(self) -> frozenset[str]:
+        """What it reads of the tables left of it."""
+        read = {name for expr in (*self.body.on, *(value for _, value in self.items)) for name in names(expr)}
+        return frozenset(read - {col.name for col in outputs(self.body.node)})
+
 
 def joined_beside(node: Node, found: Beside, side: str, on: tuple[Expr, ...]) -> Node:
     """The rows, each with those that the subquery gives for it."""
@@ -303,7 +316,7 @@ def grouped_by(on: Sequence[Expr], inner: Node, name: Name) -> Iterator[tuple[st
     own = {col.name for col in outputs(inner)}
     for one in on:
         if (pair := _tie(one, own)) is None:
-            raise UnsupportedQuery(
+            raise Apart(
                 "an aggregate in a subquery may be tied to the query around it by equality only",
                 hint="Write inner column = outer column, the rest outside of the aggregate.",
             )
@@ -316,7 +329,7 @@ def tied_by(on: Sequence[Expr], inner: Node) -> list[Expr]:
     own = {col.name for col in outputs(inner)}
     found = [_tie(one, own) for one in on]
     if any(pair is None for pair in found):
-        raise UnsupportedQuery(
+        raise Apart(
             "LIMIT in a subquery that is tied to the query around it by more than equality is not supported in a view",
             hint="Write inner column = outer column, or aggregate instead.",
         )

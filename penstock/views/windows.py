@@ -15,7 +15,7 @@ from penstock.errors import UnsupportedQuery
 from penstock.relation.types import PgType
 from penstock.views import decimals
 from penstock.views.algebra import Frame, Node, Ordering, Window, WindowFunction
-from penstock.views.expr import INT4, INT8, NUMERIC, Col, Expr, kind, lit
+from penstock.views.expr import FLOAT8, INT4, INT8, NUMERIC, Col, Expr, kind, lit
 from penstock.views.expressions.arithmetic import arithmetic
 from penstock.views.expressions.binder import refuse_types, refused
 from penstock.views.expressions.comparison import check_comparable
@@ -27,6 +27,7 @@ Bind = Callable[[exp.Expr], Expr]
 Name = Callable[..., str]
 
 _RANKS: dict[type[exp.Expr], str] = {exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank"}
+_SHARES: dict[type[exp.Expr], str] = {exp.PercentRank: "percent_rank", exp.CumeDist: "cume_dist"}
 _ROWS: dict[type[exp.Expr], str] = {
     exp.Lag: "lag", exp.Lead: "lead", exp.FirstValue: "first_value", exp.LastValue: "last_value",
     exp.NthValue: "nth_value",
@@ -116,6 +117,8 @@ class _Made:
         if type(call) in _RANKS:
             op = _RANKS[type(call)]
             return self._function(op, (), INT8, "bigint", ties=op == "row_number", nullable=False)
+        if type(call) in _SHARES and not call.expressions:
+            return self._function(_SHARES[type(call)], (), FLOAT8, "double", nullable=False)
         if isinstance(call, exp.Ntile):
             return self._function("ntile", (_number(call.this),), INT4, "int", ties=True)
         if type(call) in _ROWS:

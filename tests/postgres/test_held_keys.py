@@ -1,4 +1,5 @@
-"""A foreign key counts only between the cuts where it was seen, unchanged, with nothing that could get around it."""
+"""A foreign key counts only between the cuts where it was seen, unchanged, with nothing that could get around it; a
+table's own key where the table had one shape."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from penstock.capture.connection import connect
 from penstock.capture.held_keys import held_keys
 from penstock.catalog import foreign_keys, relations, sources
 from penstock.catalog.foreign_keys import Sighting
-from penstock.refresh.parent_keys import parent_keys
+from penstock.refresh.keys_that_hold import keys_that_hold
+from penstock.refresh.known_rows import Key, OwnKey, ParentKey
 from penstock.relation.schema import ForeignKey
 
 pytestmark = pytest.mark.since(11, "a source needs no option about TRUNCATE")
@@ -110,12 +112,15 @@ class Cuts:
         self.passed = [0]
 
     def step(self, *statements: str) -> int:
+        return sum(isinstance(key, ParentKey) for key in self.keys(*statements))
+
+    def keys(self, *statements: str) -> list[Key]:
         for statement in statements:
             self._source.execute(statement)
         self._ps.engine.captures.catch_up("shop")
         self.passed.append(int(sources.get(self._ps.catalog, "shop").captured or 0))
         known = relations.of_source(self._ps.catalog, "shop")
-        return len(parent_keys(self._ps.catalog, [(one, *self.passed[-2:]) for one in known]))
+        return keys_that_hold(self._ps.catalog, [(one, *self.passed[-2:]) for one in known])
 
 
 def test_capture_notes_the_keys(ps: penstock.Session, source: psycopg.Connection[Any], source_db: str) -> None:
@@ -130,6 +135,20 @@ def test_capture_notes_the_keys(ps: penstock.Session, source: psycopg.Connection
     assert step("INSERT INTO orders VALUES (5)") == 1
     toggled = "ALTER TABLE lines DISABLE TRIGGER ALL; ALTER TABLE lines ENABLE TRIGGER ALL"
     assert step("INSERT INTO orders VALUES (6)", toggled) == 0
+
+
+def test_its_own_key_counts_where_a_table_has_one_shape(
+    ps: penstock.Session, source: psycopg.Connection[Any], source_db: str
+) -> None:
+    """In an earlier shape the key may have been another one."""
+    ps.add_source("shop", source_db, tables=["public.*"])
+    cuts = Cuts(ps, source)
+    orders, of_lines = OwnKey("shop.public.orders", ("id",)), OwnKey("shop.public.lines", ("id",))
+    assert {orders, of_lines} <= set(cuts.keys("INSERT INTO orders VALUES (1)"))
+    found = cuts.keys("ALTER TABLE orders ADD COLUMN note text", "INSERT INTO orders VALUES (2)")
+    assert of_lines in found
+    assert orders not in found
+    assert orders in cuts.keys("INSERT INTO orders VALUES (3)")
 
 
 def test_keys_can_be_distrusted(ps: penstock.Session, source: psycopg.Connection[Any], source_db: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from servers import server_version
 
 import penstock
-from penstock.capture import ingest
+from penstock.capture import change_files
 from penstock.catalog import relations
 from penstock.cut import Frontier
 from penstock.lake import settling
@@ -46,7 +46,7 @@ def test_a_transaction_that_is_settled_in_parts(
     db.execute("ALTER TABLE t ALTER big SET STORAGE EXTERNAL")
     db.execute("INSERT INTO t SELECT i, i, repeat('x', 3000 + i) FROM generate_series(1, 40) i")
     ps.add_source("shop", source_db, tables=["t"], consolidate="off", **OPTIONS)
-    monkeypatch.setattr(ingest, "ROTATION", Rotation(rows=7))
+    monkeypatch.setattr(change_files, "ROTATION", Rotation(rows=7))
     monkeypatch.setattr(settling, "_CHUNK", 10)
     files: list[int] = []
     real = settling._chunks

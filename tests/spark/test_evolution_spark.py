@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, QueryBuilder
 
 import penstock
 from penstock import failpoint
@@ -47,6 +49,12 @@ def rows(frame: Any) -> Table:
 
 def mirror(ps: penstock.Session, published: publishing.Published) -> Table:
     return rows(ps.spark.read.format("delta").load(published.path))
+
+
+def by_other_engine(published: publishing.Published) -> Table:
+    """By the query engine of delta-rs: names of columns are mapped there too."""
+    found = pa.table(QueryBuilder().register("t", DeltaTable(published.path)).execute("SELECT * FROM t"))
+    return found.column_names, Counter(tuple(row.values()) for row in found.to_pylist())
 
 
 def looked_up(ps: penstock.Session, at: Frontier | None = None) -> Table:
@@ -88,9 +96,11 @@ def test_a_mirror_follows(
     ps.catch_up()
     published = ps.publish("t")
     assert (published.how, mirror(ps, published)) == ("altered", expected(db))
+    assert by_other_engine(published) == expected(db)
 
     run(db, "ALTER TABLE t ADD d timestamp DEFAULT '2001-02-03 04:05:06'; UPDATE t SET bb = 5 WHERE id = 3")
     ps.catch_up()
+    monkeypatch.setattr(publishing, "SMALL", -1)  # written anew as a large one is
     published = ps.publish("t")
     assert (published.how, mirror(ps, published)) == ("overwritten", expected(db))
     assert rows(ps.table("t", at=old[0])) == looked_up(ps, old[0]) == old[1]

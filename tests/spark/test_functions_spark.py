@@ -45,6 +45,15 @@ UNION ALL SELECT 'hours', d.id, extract(hour FROM g.x)::int::text, g.o
           FROM d, generate_series(timestamptz '2024-01-01 00:00:00+00', timestamptz '2024-01-01 20:00:00+00',
                                   interval '90 minutes') WITH ORDINALITY AS g (x, o)
 UNION ALL SELECT 'objects', d.id % 3, jsonb_object_agg(d.id, d.j)::text, count(*) FROM d GROUP BY 2
+UNION ALL SELECT 'records', d.id, coalesce(e.a::text, '-') || coalesce(e.b, '-'), e.n
+          FROM d, jsonb_to_recordset(jsonb_build_array(d.j, jsonb_build_object('n', d.id, 'b', NULL)))
+                  AS e (a jsonb, b text, n int) WHERE d.j IS NOT NULL
+UNION ALL SELECT 'record', d.id, e.b, e.n
+          FROM d LEFT JOIN jsonb_to_record(d.j) AS e (b text, n bigint, "é" boolean) ON true
+UNION ALL SELECT 'arrays', d.id, e.v::text || coalesce(e.s, '-'), e.o
+          FROM d LEFT JOIN unnest(d.a, ARRAY['x', NULL]) WITH ORDINALITY AS e (v, s, o) ON true
+UNION ALL SELECT e.f, d.id, e.v, 0
+          FROM d, LATERAL (VALUES ('a', d.j ->> 'a'), ('l', d.l ->> 0), (d.id::text, NULL)) AS e (f, v)
 UNION ALL SELECT 'array', d.id, e.v::text, e.o FROM d, unnest(ARRAY[d.id, NULL, 7]) WITH ORDINALITY AS e (v, o)"""
 
 

@@ -32,6 +32,7 @@ from penstock.lake import delta_writes, folding, gathered, optimize, publish, re
 from penstock.lsn import Lsn
 from penstock.refresh import publisher as publishers
 from penstock.refresh.publisher import Publisher
+from penstock.refresh.publishing import write_manifest
 
 SCHEMA = """
     CREATE TABLE a (id int PRIMARY KEY, v text);
@@ -87,11 +88,12 @@ def test_the_manifest_names_versions_that_belong_together(
     done = {one.name: one for one in shop.publish_all()}
     assert done["shop.public.a"].how == "merged"
     expected = {"shop.public.a": in_postgres(source, "a"), "shop.public.b": in_postgres(source, "b")}
-    source.execute("DELETE FROM a")
+    source.execute("INSERT INTO a VALUES (1000)")
     shop.catch_up()
-    shop.publish("a")  # by itself, past the frontier of the manifest
+    by_itself = shop.publish("a")  # past the frontier of the manifest
     manifest = json.loads((shop.home.root / "manifest.json").read_text())
     assert manifest["apart"] == {}
+    assert manifest["tables"]["shop.public.a"]["version"] < by_itself.version
     for name, rows in {**expected, "total": Counter({(49,): 1})}.items():
         entry = manifest["tables"][name]
         assert by_other_engine(shop.home.root / entry["path"], entry["version"]) == rows
@@ -99,20 +101,10 @@ def test_the_manifest_names_versions_that_belong_together(
         stamp = json.loads(entry["userMetadata"])
         assert stamp["source"] == "shop"
         assert Lsn.parse(stamp["lsn"]) == stamp["position"]
-
-
-def test_what_is_published_elsewhere_stands_apart(shop: penstock.Session, source: psycopg.Connection[Any]) -> None:
-    before = shop.frontier()
-    shop.publish_all()
-    source.execute("DELETE FROM a WHERE id = 1")
-    shop.catch_up()
-    shop.publish("a")
-    from penstock.refresh.publishing import write_manifest
-
-    write_manifest(shop.engine, before)
+    write_manifest(shop.engine, Frontier.parse(json.dumps(manifest["frontier"])))
     manifest = json.loads((shop.home.root / "manifest.json").read_text())
-    assert list(manifest["tables"]) == ["shop.public.b"]
-    assert Frontier.parse(json.dumps(manifest["apart"]["shop.public.a"]["frontier"])) > before
+    assert set(manifest["tables"]) == {"shop.public.b", "total"}
+    assert Frontier.parse(json.dumps(manifest["apart"]["shop.public.a"]["frontier"])) == by_itself.frontier
 
 
 def test_optimize_and_vacuum_are_stamped_and_survive_a_crash(
@@ -198,22 +190,6 @@ def test_compat_tables_have_nothing_that_old_readers_refuse(
     assert Counter(tuple(row.values()) for row in rows.to_pylist()) == in_postgres(source, "a")
 
 
-def test_publishes_at_the_same_time_keep_their_stamps(
-    shop: penstock.Session, source: psycopg.Connection[Any], merging: None
-) -> None:
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(shop.publish, ["a", "b"]))
-        source.execute("UPDATE a SET v = 'x' WHERE id = 1; UPDATE b SET id = 100 WHERE id = 1")
-        shop.catch_up()
-        done = list(pool.map(shop.publish, ["a", "b"]))
-    assert [one.how for one in done] == ["merged", "merged"]
-    for one in done:
-        table = one.name.rpartition(".")[2]
-        stamps = [json.loads(entry["userMetadata"]) for entry in DeltaTable(one.path).history()]
-        assert {stamp["penstock"] for stamp in stamps} == {one.name}
-        assert rows_of(shop.spark.read.format("delta").load(one.path)) == in_postgres(source, table)
-
-
 def test_inserts_alone_are_appended_as_they_are(
     shop: penstock.Session, source: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,21 +214,29 @@ def test_inserts_alone_are_appended_as_they_are(
     assert [line.how for line in shop.publish_history("a")] == ["merged", "appended", "created"]
 
 
-def test_a_first_mirror_is_the_files_of_the_copy_and_what_came_after_is_merged_into_it(
-    shop: penstock.Session, source: psycopg.Connection[Any], merging: None
+def test_first_mirrors_side_by_side_are_the_files_of_the_copies_and_what_came_after_is_merged_into_them(
+    ps: penstock.Session, source: psycopg.Connection[Any], source_db: str, merging: None
 ) -> None:
-    source.execute("UPDATE a SET v = 'new' WHERE id = 7; DELETE FROM a WHERE id = 8")
+    source.execute("CREATE TABLE c (id int PRIMARY KEY); INSERT INTO c SELECT generate_series(1, 20)")
+    ps.add_source("shop", source_db, tables=["public.*"])
+    source.execute(
+        "UPDATE a SET v = 'new' WHERE id = 7; DELETE FROM a WHERE id = 8; UPDATE c SET id = 100 WHERE id = 1"
+    )
     source.execute("INSERT INTO b SELECT i, '2026-01-01' FROM generate_series(50, 60) i")
-    shop.catch_up()
-    for table, operations in (("a", ["WRITE", "MERGE"]), ("b", ["WRITE"])):
-        done = shop.publish(table)
+    ps.catch_up()
+    with ThreadPoolExecutor(3) as pool:
+        published = list(pool.map(ps.publish, ["a", "c", "b"]))
+    for done, operations in zip(published, (["WRITE", "MERGE"], ["WRITE", "MERGE"], ["WRITE"]), strict=True):
+        table = done.name.rpartition(".")[2]
         assert (done.how, done.rows) == ("created", sum(in_postgres(source, table).values()))
-        assert [one["operation"] for one in DeltaTable(done.path).history()][::-1] == operations
+        history = DeltaTable(done.path).history()
+        assert [one["operation"] for one in history][::-1] == operations
+        assert {json.loads(one["userMetadata"])["penstock"] for one in history} == {done.name}
         assert min(file.stat().st_nlink for file in Path(done.path).glob("part-*-????????????.parquet")) == 2
-        delta = shop.spark.read.format("delta").load(done.path)
+        delta = ps.spark.read.format("delta").load(done.path)
         assert delta.columns == [field.name for field in DeltaTable(done.path).schema().fields]
         assert rows_of(delta) == by_other_engine(done.path) == in_postgres(source, table)
-    assert not shop.spark.read.format("delta").load(done.path).where("id = 55 AND at = '2026-01-01'").isEmpty()
+    assert not ps.spark.read.format("delta").load(done.path).where("id = 55 AND at = '2026-01-01'").isEmpty()
 
 
 def test_a_large_first_mirror_out_of_key_order_is_sorted(
@@ -346,6 +330,7 @@ def test_each_relation_at_its_pace_and_none_holds_up_another(
     assert shop.publish_history("b")[0].how == "created"
     with pytest.raises(PublishError, match="written by someone else"):
         shop.publish("a")
+    assert rows_of(shop.table("a")) == in_postgres(source, "a")  # of our version, and what was captured since
     with pytest.raises(ConfigError, match="not a pace"):
         shop.set_publishing("a", "often")
 

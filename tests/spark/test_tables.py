@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame
 
 import penstock
 from penstock.cut import Frontier
-from penstock.errors import PublishError
 from penstock.lake import folding
 
 TABLES = """
@@ -154,16 +153,3 @@ def test_a_table_without_rows_but_with_times_and_lists_is_read_and_published(
     ps.catch_up()
     assert ps.table("t").collect() == []
     assert ps.publish("t").rows == 0
-
-
-def test_a_foreign_commit_on_the_delta_table_is_refused(ps: penstock.Session, source_db: str) -> None:
-    with psycopg.connect(source_db, autocommit=True) as connection:
-        connection.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
-        ps.add_source("shop", source_db, tables=["t"])
-        path = ps.publish("t").path
-        ps.spark.sql("SELECT 7 AS id").write.format("delta").mode("append").save(path)
-        connection.execute("INSERT INTO t VALUES (2)")
-    ps.catch_up()
-    with pytest.raises(PublishError, match="written by someone else"):
-        ps.publish("t")
-    assert rows_of(ps, "t") == Counter({(1,): 1, (2,): 1})

@@ -36,23 +36,30 @@ def wanted(draw: st.DrawFn) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]
 
 
 @settings(max_examples=60, deadline=None)
-@given(files=st.lists(st.lists(rows, min_size=1, max_size=30), min_size=1, max_size=3), wanted=wanted())
-def test_matching(files: list[list[tuple[Any, ...]]], wanted: list[tuple[Any, ...]]) -> None:
+@given(
+    files=st.lists(st.lists(rows, min_size=1, max_size=30), min_size=1, max_size=3),
+    wanted=wanted(),
+    small=st.booleans(),
+)
+def test_matching(files: list[list[tuple[Any, ...]]], wanted: list[tuple[Any, ...]], small: bool) -> None:
     everything = [row for file in files for row in file]
     places = {"a": 0, "s": 1, "b": 2}
     expected = [
         row for row in everything if any(tuple(row[places[n]] for n in names) in keys for names, keys in wanted)
     ]
     keys = [table(found, names) for names, found in wanted]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        if not small:
+            patch.setattr(base_files.RECENT, "small", lambda *_: None)
         for file in files:
             properties = WriterProperties(max_row_group_size=7, write_batch_size=7)
             write_deltalake(folder, table(file), mode="append", writer_properties=properties)
         base = BaseFiles(Path(folder), len(files) - 1)
         assert base.holds(SCHEMA)
-        found = base.matching(keys, SCHEMA)
-        assert found is not None
-        assert sorted(map(str, found.to_pylist())) == sorted(map(str, table(expected).to_pylist()))
+        for _ in ("from the file", "from memory"):
+            found = base.matching(keys, SCHEMA)
+            assert found is not None
+            assert sorted(map(str, found.to_pylist())) == sorted(map(str, table(expected).to_pylist()))
         assert base.may_match(keys) >= len(expected)
         assert (base.matching(keys, SCHEMA, limit=3) is None) == (len(expected) > 3)
     mask = among_any(table(everything), keys)

@@ -7,6 +7,10 @@ middle one of three turns counts. Absolute figures are the middle one of five, a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import ModuleType
+
 from rich.console import Console
 
 from penstock.bench.capture import backlog, decoding, idle, large, live, restart, snapshot
@@ -17,6 +21,11 @@ from penstock.bench.scale import scale
 _GROUPS = (backlog, decoding, live, snapshot, large, idle, restart)
 
 
-def run(console: Console) -> list[Figure]:
+def run(console: Console, groups: Sequence[ModuleType] = _GROUPS) -> list[Figure]:
     with Ground(console, scale()) as ground:
-        return [figure for group in _GROUPS for figure in group.figures(ground)]
+        return [figure for group in groups for figure in group.figures(ground)]
+
+
+PARTS: dict[str, Callable[[Console], list[Figure]]] = {
+    group.__name__.rpartition(".")[2]: partial(run, groups=[group]) for group in _GROUPS
+}

@@ -10,7 +10,7 @@ from penstock.bench.capture.ground import Database, Ground, expect
 from penstock.bench.figure import Figure, seconds
 from penstock.capture import Checkpoint
 
-_PER_TRANSACTION = 1000
+_TRANSACTIONS, _PER_TRANSACTION = 1000, 1000
 _TURNS = 3
 _TIMES_RECV, _OF_LIMIT = 2.0, 0.7
 
@@ -22,7 +22,6 @@ class Workload:
     what: str
     columns: str
     row: str
-    transactions: int
     change: str = ""  # the rows are inserted unless it says otherwise
     change_rows: int = _PER_TRANSACTION  # an update is two
     full_identity: bool = False
@@ -44,17 +43,16 @@ _CHANGE = """
     UPDATE t SET amount = amount + 1, note = 'changed ' || note WHERE id BETWEEN {first} AND {last} AND id % 2 = 0;
     DELETE FROM t WHERE id BETWEEN {first} AND {last} AND id % 2 = 1;
 """
-_INSERTS = Workload("inserts", tables.NARROW, tables.NARROW_ROW, 1000)
+_INSERTS = Workload("inserts", tables.NARROW, tables.NARROW_ROW)
 _CHANGES = Workload(
     "updates and deletes, identity FULL",
     tables.NARROW,
     tables.NARROW_ROW,
-    400,
     change=_CHANGE,
     change_rows=_PER_TRANSACTION * 3 // 2,
     full_identity=True,
 )
-_WIDE = Workload("inserts of 30 columns", tables.WIDE, tables.WIDE_ROW, 300)
+_WIDE = Workload("inserts of 30 columns", tables.WIDE, tables.WIDE_ROW)
 
 
 def figures(ground: Ground) -> list[Figure]:
@@ -64,7 +62,7 @@ def figures(ground: Ground) -> list[Figure]:
     found = []
     for number, workload in enumerate((_INSERTS, _CHANGES, _WIDE)):
         with ground.database(f"backlog_{number}") as source:
-            transactions = ground.rows(workload.transactions, least=1)
+            transactions = ground.rows(_TRANSACTIONS, least=1)
             race = _Race(ground, source, workload, transactions, ground.times(_TURNS), f"backlog_{number}")
             found += race.run()
             if workload is _INSERTS:

@@ -16,6 +16,9 @@ _TOUCHED = {
 }  # fmt: skip
 
 
+_KEYS = 100_000_000  # that new orders of one round may have
+
+
 class Changes:
     def __init__(self, source: Connection) -> None:
         self._source = source
@@ -29,8 +32,8 @@ class Changes:
             run = self._source.execute
             keys = run("SELECT o_orderkey FROM orders ORDER BY md5(o_orderkey::text || %s) LIMIT %s",
                        (str(self._round), 2 * orders)).fetchall()  # fmt: skip
-            leaving, like = [key for (key,) in keys[:orders]], [key for (key,) in keys[orders:]]
-            first = 1_000_000_000 + self._round * 100_000_000
+            leaving, like = [key for (key,) in keys[:orders]], _apart([key for (key,) in keys[orders:]])
+            first = (10 + self._round) * _KEYS
             self._copied("orders", "o_orderkey", first, like)
             self._copied("lineitem", "l_orderkey", first, like)
             run("DELETE FROM lineitem WHERE l_orderkey = ANY(%s)", (leaving,))
@@ -38,7 +41,7 @@ class Changes:
 
     def _copied(self, table: str, key: str, first: int, like: list[object]) -> None:
         columns = next(found.columns for found in TABLES if found.name == table)
-        cells = ", ".join(f"mod({key}, 100000000) + {first}" if name == key else name for name, _ in columns)
+        cells = ", ".join(f"mod({key}, {_KEYS}) + {first}" if name == key else name for name, _ in columns)
         self._source.execute(f"INSERT INTO {table} SELECT {cells} FROM {table} WHERE {key} = ANY(%s)", (like,))
 
     def updates(self, rows: int) -> None:
@@ -58,3 +61,8 @@ class Changes:
         ((count,),) = self._source.execute(f"SELECT count(*) FROM {table}").fetchall()
         assert isinstance(count, int)
         return count
+
+
+def _apart(keys: list[object]) -> list[object]:
+    """Without those whose copies would have one key: an order, and a copy of it from a round before."""
+    return list({key % _KEYS: key for key in keys if isinstance(key, int)}.values())

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_MODULES = ("libpq", "frames", "gather", "binary", "arrays", "intervals", "texts", "repeats", "hashes")
+_MODULES = ("big_endian", "libpq", "frames", "gather", "binary", "arrays", "intervals", "texts", "repeats", "hashes")
 
 
 def compile_kernels() -> None:

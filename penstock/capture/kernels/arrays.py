@@ -9,20 +9,12 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+from penstock.capture.kernels.big_endian import int32 as _int32
+
 FITS, NO_LIST, MALFORMED = 0, 1, 2
 
 _OPEN, _CLOSE, _QUOTE, _BACKSLASH, _COMMA, _BRACKET = (ord(c) for c in '{}"\\,[')
 _N, _U, _L = (ord(c) for c in "NUL")
-
-
-@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
-def _int32(data, at):  # type: ignore[no-untyped-def]
-    return (
-        (nb.int64(nb.int8(data[at])) << 24)
-        | (nb.int64(data[at + 1]) << 16)
-        | (nb.int64(data[at + 2]) << 8)
-        | nb.int64(data[at + 3])
-    )
 
 
 @nb.njit("Tuple((int64, int64))(uint8[::1], int64, int64)", cache=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+from penstock.capture.kernels.big_endian import int16, int32, int64
+from penstock.capture.kernels.big_endian import uint16 as _uint16
+
 _U32 = np.uint64(0xFFFFFFFF)
 _S32 = np.uint64(32)
 _ROOM = np.uint64((1 << 64) // 10_000 - 1)  # below it, times 10,000 plus a digit stays in 64 bits
@@ -16,16 +19,30 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
 def integers(data, offsets, lengths, width, out):  # type: ignore[no-untyped-def]
     """Big-endian integers of 1, 2, 4 or 8 bytes, sign-extended; 0 where NULL."""
     for i in range(offsets.size):
-        if lengths[i] < 0:
-            out[i] = 0
-            continue
         if lengths[i] != width:
-            return i
-        value = nb.int64(nb.int8(data[offsets[i]]))
-        for j in range(1, width):
-            value = (value << 8) | nb.int64(data[offsets[i] + j])
-        out[i] = value
+            if lengths[i] >= 0:
+                return i
+            out[i] = 0
+        elif width == 8:
+            out[i] = int64(data, offsets[i])
+        elif width == 4:
+            out[i] = int32(data, offsets[i])
+        elif width == 2:
+            out[i] = int16(data, offsets[i])
+        else:
+            out[i] = nb.int8(data[offsets[i]])
     return -1
+
+
+@nb.njit("boolean(int64[::1], int64, int64, int64)", nogil=True, cache=True)
+def move(values, least, most, by):  # type: ignore[no-untyped-def]
+    """Adds `by` to all of them, if none lies outside of what is allowed: whether that was so."""
+    for i in range(values.size):
+        if values[i] < least or values[i] > most:
+            return False
+    for i in range(values.size):
+        values[i] += by
+    return True
 
 
 @nb.njit("Tuple((uint64, uint64, boolean))(uint64, uint64, uint64, uint64)", cache=True)
@@ -42,11 +59,6 @@ def _times_plus(high, low, factor, digit):  # type: ignore[no-untyped-def]
     part = (high >> _S32) * factor + (part >> _S32)
     result_high |= (part & _U32) << _S32
     return result_high, result_low, (part >> _S32) != 0
-
-
-@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
-def _uint16(data, at):  # type: ignore[no-untyped-def]
-    return (nb.int64(data[at]) << 8) | nb.int64(data[at + 1])
 
 
 @nb.njit("uint64(int64)", cache=True)
@@ -90,6 +102,25 @@ def _magnitude(data, at, length, scale):  # type: ignore[no-untyped-def]
     return high, low, True
 
 
+@nb.njit("int64(uint8[::1], int64, int64, int64)", cache=True)
+def _small(data, at, length, scale):  # type: ignore[no-untyped-def]
+    """What `_magnitude` gives, for the values of up to four digits that most are; -1 if it is none of them."""
+    if length < 10 or length > 16:
+        return -1
+    digits, sign = _uint16(data, at), _uint16(data, at + 4)
+    exponent = 4 * (int16(data, at + 2) - digits + 1) + scale  # of the last place
+    if length != 8 + 2 * digits or (sign != _POSITIVE and sign != _NEGATIVE) or exponent < -3 or exponent > 2:
+        return -1
+    value = _uint16(data, at + 8)
+    for i in range(1, digits):
+        value = value * 10_000 + _uint16(data, at + 8 + 2 * i)
+    if exponent >= 0:
+        return value * (1 if exponent == 0 else 10 if exponent == 1 else 100)
+    below = 10 if exponent == -1 else 100 if exponent == -2 else 1000
+    whole = value // 10 if exponent == -1 else value // 100 if exponent == -2 else value // 1000
+    return whole if whole * below == value else -1
+
+
 @nb.njit("int64(uint8[::1], int64[::1], int64[::1], int64, uint64, uint64, uint64[:,::1])", nogil=True, cache=True)
 def decimals(data, offsets, lengths, scale, limit_high, limit_low, out):  # type: ignore[no-untyped-def]
     """numeric into Decimal128 of `scale`, below the limit 10^precision; 0 where NULL."""
@@ -97,7 +128,11 @@ def decimals(data, offsets, lengths, scale, limit_high, limit_low, out):  # type
         out[i, 0], out[i, 1] = 0, 0
         if lengths[i] < 0:
             continue
-        high, low, held = _magnitude(data, offsets[i], lengths[i], scale)
+        small = _small(data, offsets[i], lengths[i], scale)
+        if small >= 0:
+            high, low, held = np.uint64(0), np.uint64(small), True
+        else:
+            high, low, held = _magnitude(data, offsets[i], lengths[i], scale)
         if not held or high > limit_high or (high == limit_high and low >= limit_low):
             return i
         if _uint16(data, offsets[i] + 4) == _NEGATIVE:

@@ -8,6 +8,12 @@ from __future__ import annotations
 
 import numba as nb
 
+from penstock.capture.kernels.big_endian import byte as _byte
+from penstock.capture.kernels.big_endian import int16 as _int16
+from penstock.capture.kernels.big_endian import int32 as _int32
+from penstock.capture.kernels.big_endian import int64 as _int64
+from penstock.capture.kernels.big_endian import uint32 as _uint32
+
 NULL, ABSENT = -1, -2
 OK, NO_ROOM, MALFORMED = 0, 1, 2
 
@@ -31,33 +37,6 @@ _XLOG_HEADER = 25  # 'w', start LSN, end LSN, server time
 _COPY_HEADER = 6  # field count, length
 
 
-@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
-def _int16(data, at):  # type: ignore[no-untyped-def]
-    value = (nb.int64(data[at]) << 8) | nb.int64(data[at + 1])
-    return value - 0x10000 if value >= 0x8000 else value
-
-
-@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
-def _uint32(data, at):  # type: ignore[no-untyped-def]
-    return (
-        (nb.int64(data[at]) << 24)
-        | (nb.int64(data[at + 1]) << 16)
-        | (nb.int64(data[at + 2]) << 8)
-        | nb.int64(data[at + 3])
-    )
-
-
-@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
-def _int32(data, at):  # type: ignore[no-untyped-def]
-    value = _uint32(data, at)
-    return value - 0x100000000 if value >= 0x80000000 else value
-
-
-@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
-def _int64(data, at):  # type: ignore[no-untyped-def]
-    return (_int32(data, at) << 32) | _uint32(data, at + 4)
-
-
 @nb.njit("Tuple((int64, int64, int64))(uint8[::1], int64, int64, int64[:,::1], int64)", cache=True)
 def _tuple(data, at, end, fields, count):  # type: ignore[no-untyped-def]
     """One TupleData: (bytes up to here, fields written, code)."""
@@ -70,23 +49,23 @@ def _tuple(data, at, end, fields, count):  # type: ignore[no-untyped-def]
     for _ in range(columns):
         if at >= end:
             return at, count, MALFORMED
-        kind = data[at]
+        kind, field = _byte(data, at), nb.uint64(count)
         at += 1
-        if kind in (_n, _u):
-            fields[count, OFFSET] = 0
-            fields[count, LENGTH] = NULL if kind == _n else ABSENT
-            fields[count, FORMAT] = 0
-        elif kind in (_t, _b):
+        if kind in (_b, _t):
             if at + 4 > end:
                 return at, count, MALFORMED
             length = _int32(data, at)
             at += 4
             if length < 0 or at + length > end:
                 return at, count, MALFORMED
-            fields[count, OFFSET] = at
-            fields[count, LENGTH] = length
-            fields[count, FORMAT] = kind
+            fields[field, OFFSET] = at
+            fields[field, LENGTH] = length
+            fields[field, FORMAT] = kind
             at += length
+        elif kind in (_n, _u):
+            fields[field, OFFSET] = 0
+            fields[field, LENGTH] = NULL if kind == _n else ABSENT
+            fields[field, FORMAT] = 0
         else:
             return at, count, MALFORMED
         count += 1
@@ -332,7 +311,7 @@ def by_column(first, borrowed, key, fields, offsets, lengths, formats):  # type:
             if first[row] < 0:
                 offsets[column, row], lengths[column, row] = 0, NULL
                 continue
-            field = first[row] + column
+            field = nb.uint64(first[row] + column)
             offsets[column, row] = fields[field, OFFSET]
             lengths[column, row] = fields[field, LENGTH]
             if borrowed[row] and not key[column]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+from penstock.capture.kernels.libpq import copy_memory
+
 _ZERO, _NINE, _a, _f = ord("0"), ord("9"), ord("a"), ord("f")
 
 
@@ -20,10 +22,18 @@ def gather(data, offsets, lengths):  # type: ignore[no-untyped-def]
     bounds[count] = total
     out = np.empty(total, np.uint8)
     for i in range(count):
-        start, to = offsets[i], bounds[i]
-        for j in range(lengths[i]):
-            out[to + j] = data[start + j]
+        if lengths[i] > 0:  # a loop over the bytes takes six times as long, and twenty times for longer values
+            copy_memory(out.ctypes.data + bounds[i], data.ctypes.data + offsets[i], lengths[i])
     return bounds, out
+
+
+@nb.njit("boolean(uint8[::1])", nogil=True, cache=True)
+def is_ascii(data):  # type: ignore[no-untyped-def]
+    """Whether no byte needs to be looked at to know that it is UTF-8."""
+    found = np.uint8(0)
+    for i in range(data.size):
+        found |= data[i]
+    return found < 128
 
 
 @nb.njit("int64(uint8)", cache=True, inline="always")

@@ -38,7 +38,7 @@ llvm.load_library_permanently(_libpq_path())
 _get_copy_data: Any = types.ExternalFunction("PQgetCopyData", types.int32(types.intp, types.intp, types.int32))
 _consume_input: Any = types.ExternalFunction("PQconsumeInput", types.int32(types.intp))
 _free_memory: Any = types.ExternalFunction("PQfreemem", types.void(types.intp))
-_copy_memory: Any = types.ExternalFunction("memcpy", types.intp(types.intp, types.intp, types.intp))
+copy_memory: Any = types.ExternalFunction("memcpy", types.intp(types.intp, types.intp, types.intp))
 
 
 @nb.njit("Tuple((int64, int64, int64))(int64, uint8[::1], int64[::1], int64[::1])", nogil=True, cache=True)
@@ -62,7 +62,7 @@ def fill(connection, buffer, ends, held):  # type: ignore[no-untyped-def]
         length = held[HELD_LENGTH]
         if used + length > buffer.size:
             return count, used, FULL
-        _copy_memory(buffer.ctypes.data + used, held[HELD_POINTER], length)
+        copy_memory(buffer.ctypes.data + used, held[HELD_POINTER], length)
         _free_memory(held[HELD_POINTER])
         held[HELD_POINTER] = 0
         used += length

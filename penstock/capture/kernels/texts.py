@@ -8,6 +8,8 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+from penstock.capture.kernels.big_endian import uint16 as _uint16
+
 _TEXTS = "Tuple((int64, int32[::1], uint8[::1]))"
 _FIELDS = "uint8[::1], int64[::1], int64[::1]"
 
@@ -169,11 +171,6 @@ def times(data, offsets, lengths, zoned):  # type: ignore[no-untyped-def]
                     to = _number(out, to + 1, east % 60, 2)
         bounds[i + 1] = to
     return -1, bounds, out[:to].copy()
-
-
-@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
-def _uint16(data, at):  # type: ignore[no-untyped-def]
-    return (nb.int64(data[at]) << 8) | nb.int64(data[at + 1])
 
 
 @nb.njit("int64(uint8[::1], int64, int64, int64)", cache=True, inline="always")

@@ -19,7 +19,7 @@ from penstock.views.expr import FLOAT8, TEXT, Expr, Lit, call, kind
 from penstock.views.expressions.binder import refuse_types
 from penstock.views.expressions.convert import convert, fix, plain
 from penstock.views.expressions.json import json_key, json_value
-from penstock.views.expressions.json_access import JSONB
+from penstock.views.expressions.json_access import JSON, JSONB
 from penstock.views.expressions.json_change import object_of
 from penstock.views.expressions.sql import Sql, binary, case, cast, column, fn, is_null, number, pg_cast, string
 
@@ -48,11 +48,11 @@ def _array_agg(memory: Memory, found: Bound) -> Expr:
 
 def _json_agg(memory: Memory, found: Bound) -> Expr:
     found.only(arguments=1)
-    if found.args[0].pg.plain.oid == JSONB.oid:  # its order is not that of its letters
-        raise refuse_types(found.function, found.args)
-    more = (json_value(fix(found.args[0], TEXT)),)
-    arg = plain(found.args[0])
-    return _collect(memory, found, found.function, arg, found.pg, "string", where=found.where, more=more)
+    more = (json_value(fix(found.args[0], TEXT), binary=found.function == "jsonb_agg"),)
+    arg, last = plain(found.args[0]), None
+    if arg.pg.plain.oid in (JSON.oid, JSONB.oid):  # where ORDER BY leaves them equal, by their letters
+        last = call("convert", arg, pg=TEXT, spark="string")
+    return _collect(memory, found, found.function, arg, found.pg, "string", where=found.where, more=more, last=last)
 
 
 def _json_object_agg(memory: Memory, found: Bound) -> Expr:
@@ -67,13 +67,13 @@ def _json_object_agg(memory: Memory, found: Bound) -> Expr:
 
 def _collect(
     memory: Memory, found: Bound, how: str, arg: Expr, pg: PgType, spark: str = "string", *,
-    where: Expr | None = None, more: tuple[Expr, ...] = (), detail: str = "",
+    where: Expr | None = None, more: tuple[Expr, ...] = (), detail: str = "", last: Expr | None = None,
 ) -> Expr:  # fmt: skip
     order = found.order
     if found.distinct:  # PostgreSQL allows only the arguments there
         order = tuple(replace(item, expr=arg) for item in order[:1])
     if not any(item.expr == arg for item in order):
-        order = (*order, Ordering(arg))
+        order = (*order, Ordering(last or arg))
     return memory.measure(
         how, arg, pg, spark, distinct=found.distinct, order=order, where=where, more=more, detail=detail
     )  # fmt: skip
@@ -253,7 +253,11 @@ def _postgres_call(name: str, measure: Measure, given: Arguments, *more: Sql) ->
 
 
 def _postgres_json(measure: Measure, given: Arguments) -> Sql:
-    return pg_cast(_postgres_call(measure.how.upper(), measure, given), "text")
+    if measure.arg is not None and measure.arg.pg.plain.oid in (JSON.oid, JSONB.oid):  # json is held as text
+        given = replace(given, arg=pg_cast(given.arg, measure.arg.pg.plain.name))
+    return pg_cast(
+        _postgres_call(measure.how.upper(), measure, given), "jsonb" if measure.how == "jsonb_agg" else "text"
+    )
 
 
 def _postgres_object(measure: Measure, given: Arguments) -> Sql:

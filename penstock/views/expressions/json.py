@@ -10,13 +10,17 @@ from penstock.views.expressions.sql import Sql, binary, case, cast, fn, number, 
 from penstock.views.typer import type_name
 
 _QUOTED = frozenset({"text", "uuid", "date", "timestamp"})
-_JSONB = 3802
+_JSON, _JSONB = 114, 3802
 
 
-def json_value(value: Expr) -> Expr:
-    """What to_json() gives; NULL is null."""
+def json_value(value: Expr, *, binary: bool = True) -> Expr:
+    """What to_json() gives; NULL is null. A value of type json keeps its letters, so it is none of a `binary` one."""
     exact = kind(value.pg) == "numeric" and value.pg.plain.decimal is not None  # held as text, it may be NaN
-    if not (exact or kind(value.pg) in ("int", "bool", *_QUOTED) or value.pg.plain.oid == _JSONB):
+    if not (
+        exact
+        or kind(value.pg) in ("int", "bool", *_QUOTED)
+        or value.pg.plain.oid in (_JSONB, *(() if binary else (_JSON,)))
+    ):
         raise refuse_types("JSON", (value,))
     return call("json_value", value, pg=TEXT)
 
@@ -78,7 +82,7 @@ def _spark_key(e: Call, value: Sql) -> Sql:
 
 def _postgres_value(e: Call, value: Sql) -> Sql:
     source = e.args[0]
-    if isinstance(source, Lit) or source.pg.plain.oid == _JSONB:
+    if isinstance(source, Lit) or source.pg.plain.oid in (_JSON, _JSONB):
         value = pg_cast(value, type_name(source.pg))
     return fn("COALESCE", pg_cast(fn("TO_JSON", value), "text"), string("null"))
 

@@ -19,6 +19,7 @@ from penstock.views.expressions.convert import convert, plain
 from penstock.views.expressions.json import quoted, spark_quoted
 from penstock.views.expressions.sql import Sql, binary, case, cast, chain, column, fn, is_null, number, pg_cast, string
 
+JSON = PgType(114, -1, "json")
 JSONB = PgType(3802, -1, "jsonb")
 
 
@@ -59,13 +60,17 @@ def _step(binder: Binder, doc: Expr, path: exp.Expr, sign: str) -> Expr:
 
 def _bind_path(binder: Binder, node: exp.Expr) -> Expr:
     sign = "#>>" if isinstance(node, exp.JSONBExtractScalar) else "#>"
-    doc, path = jsonb(binder.bind(node.this), sign), node.expression
+    doc = jsonb(binder.bind(node.this), sign)
+    return _path(doc, path_steps(node.expression, sign), text=sign == "#>>")
+
+
+def path_steps(path: exp.Expr, sign: str) -> list[str]:
     if not (isinstance(path, exp.Literal) and path.is_string and re.fullmatch(r"\{[^\"\\{}]*\}", path.name)):
         raise UnsupportedQuery(f"{sign} needs a constant path", hint="Write it as '{a,b,0}', without quotes in it.")
     steps = [part.strip() for part in path.name[1:-1].split(",")] if path.name != "{}" else []
     if any(not part or part.upper() == "NULL" for part in steps):
         raise UnsupportedQuery(f"{sign} needs a path of names", hint="Write it as '{a,b,0}'.")
-    return _path(doc, steps, text=sign == "#>>")
+    return steps
 
 
 def _path(doc: Expr, steps: list[str], *, text: bool) -> Expr:

@@ -1,10 +1,11 @@
-"""jsonb values made of others: ||, -, jsonb_build_object, jsonb_build_array, to_jsonb.
+"""jsonb values made of others: ||, -, #-, jsonb_build_object, jsonb_build_array, to_jsonb.
 
 What is made is written as PostgreSQL prints it: the members of an object by the length of their keys and then by bytes.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sqlglot import exp
@@ -14,7 +15,18 @@ from penstock.views.expr import INT4, TEXT, Call, Expr, Lit, call, kind
 from penstock.views.expressions.binder import Binder, refuse_types, refused
 from penstock.views.expressions.convert import convert, fix, plain
 from penstock.views.expressions.json import json_value, quoted, spark_quoted
-from penstock.views.expressions.json_access import JSONB, jsonb, key_of, lambda_, let, members, starts
+from penstock.views.expressions.json_access import (
+    JSON,
+    JSONB,
+    jsonb,
+    key_of,
+    lambda_,
+    let,
+    members,
+    path_steps,
+    starts,
+    value_of,
+)
 from penstock.views.expressions.json_constant import constant, is_constant, place, written
 from penstock.views.expressions.json_contains import names
 from penstock.views.expressions.sql import (
@@ -55,6 +67,12 @@ def without(binder: Binder, node: exp.Expr) -> Expr:
     raise refuse_types("-", (doc, key))
 
 
+def _without_path(binder: Binder, node: exp.Expr) -> Expr:
+    """`j #- '{a,0}'`"""
+    doc, steps = jsonb(binder.bind(node.this), "#-"), path_steps(node.expression, "#-")
+    return call("json_without_path", doc, pg=JSONB, detail=",".join(steps)) if steps else doc
+
+
 def _operand(binder: Binder, node: exp.Expr) -> Expr:
     if is_constant(node):
         return Lit(written(constant(node)), JSONB, "string")
@@ -78,19 +96,41 @@ def _build_array(binder: Binder, node: exp.Expr) -> Expr:
     return call("json_build", *parts, pg=JSONB, detail="[]")
 
 
+def _json_object(binder: Binder, node: exp.Expr) -> Expr:
+    """json_build_object(): in the order in which it is written, {"a" : 1}."""
+    keys, values = node.expressions[::2], node.expressions[1::2]
+    if len(keys) != len(values) or not all(isinstance(key, exp.Literal) and key.is_string for key in keys):
+        raise UnsupportedQuery("json_build_object() needs constant keys", hint="Write them as literals.")
+    parts = [
+        part
+        for key, value in zip(keys, values, strict=True)
+        for part in (Lit(quoted(key.name) + " : ", TEXT, "string"), _value(binder, value, binary=False))
+    ]
+    return call("json_build", *parts, pg=JSON, spark="string", detail="{}")
+
+
+def _json_array(binder: Binder, node: exp.Expr) -> Expr:
+    parts = [
+        part for value in node.expressions for part in (Lit("", TEXT, "string"), _value(binder, value, binary=False))
+    ]
+    return call("json_build", *parts, pg=JSON, spark="string", detail="[]")
+
+
 def _to_jsonb(binder: Binder, node: exp.Expr) -> Expr:
     if len(node.expressions) != 1:
         raise refused(node)
     return call("to_jsonb", _value(binder, node.expressions[0]), plain(binder.bind(node.expressions[0])), pg=JSONB)
 
 
-def _value(binder: Binder, node: exp.Expr) -> Expr:
-    return json_value(plain(fix(binder.bind(node), TEXT)))
+def _value(binder: Binder, node: exp.Expr, *, binary: bool = True) -> Expr:
+    return json_value(plain(fix(binder.bind(node), TEXT)), binary=binary)
 
 
 NAMED: dict[str, Callable[[Binder, exp.Expr], Expr]] = {
     "jsonb_build_object": _build_object,
     "jsonb_build_array": _build_array,
+    "json_build_object": _json_object,
+    "json_build_array": _json_array,
     "to_jsonb": _to_jsonb,
 }
 
@@ -166,6 +206,47 @@ def _spark_without_at(e: Call, doc: Sql, at: Sql) -> Sql:
     return let(doc, body)
 
 
+def _spark_without_path(e: Call, doc: Sql) -> Sql:
+    def body(d: Sql) -> Sql:
+        scalar = negation(chain("OR", starts(d.copy(), "{"), starts(d.copy(), "[")))
+        return case(
+            (is_null(d), exp.Null()),
+            (scalar, _refusal("cannot delete path in scalar")),
+            (binary("=", d.copy(), string("[]")), d.copy()),
+            default=_cut(d.copy(), e.detail.split(","), 0),
+        )
+
+    return let(doc, body)
+
+
+def _cut(doc: Sql, steps: list[str], depth: int) -> Sql:
+    """The value without what the path leads to; itself where it leads nowhere."""
+    step, rest = steps[0], steps[1:]
+    member, start = column(f"m{depth}"), string(quoted(step) + ": ")
+    here = fn("STARTSWITH", member, start)
+    if rest:
+        inner = fn("CONCAT", start.copy(), _cut(value_of(member.copy()), rest, depth + 1))
+        named = fn("TRANSFORM", members(doc.copy()), lambda_(case((here, inner), default=member.copy()), f"m{depth}"))
+    else:
+        named = fn("FILTER", members(doc.copy()), lambda_(negation(here), f"m{depth}"))
+    if re.fullmatch(r"[+-]?\d{1,9}", step):
+        listed = let(members(doc.copy()), lambda found: _cut_at(found, int(step), rest, depth), f"s{depth}")
+    else:
+        listed = _refusal(f"path element at position {depth + 1} is not an integer")
+    return case(
+        (starts(doc.copy(), "{"), _list(named, "{", "}")), (starts(doc.copy(), "["), listed), default=doc.copy()
+    )  # fmt: skip
+
+
+def _cut_at(found: Sql, at: int, rest: list[str], depth: int) -> Sql:
+    place = number(str(at)) if at >= 0 else binary("+", fn("SIZE", found.copy()), number(str(at)))
+    element, here = column(f"m{depth}"), binary("=", column(f"i{depth}"), place)
+    if rest:
+        changed = case((here, _cut(element, rest, depth + 1)), default=element.copy())
+        return _list(fn("TRANSFORM", found, lambda_(changed, f"m{depth}", f"i{depth}")), "[", "]")
+    return _list(fn("FILTER", found, lambda_(negation(here), f"m{depth}", f"i{depth}")), "[", "]")
+
+
 def _refusal(text: str) -> Sql:
     return cast(fn("RAISE_ERROR", string(text)), "string")
 
@@ -188,15 +269,18 @@ def _postgres_without(e: Call, doc: Sql, key: Sql) -> Sql:
     return fn("JSONB_DELETE", pg_cast(doc, "jsonb"), pg_cast(key, by))
 
 
-BIND: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {}
+BIND: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {exp.JSONBDeleteAtPath: _without_path}
 SPARK = {
     "json_concat": _spark_concat, "json_without": _spark_without, "json_without_at": _spark_without_at,
-    "json_build": _build, "to_jsonb": _unless_null(lambda value: value),
+    "json_without_path": _spark_without_path, "json_build": _build, "to_jsonb": _unless_null(lambda value: value),
 }  # fmt: skip
 POSTGRES = {
     "json_concat": lambda e, a, b: fn("JSONB_CONCAT", pg_cast(a, "jsonb"), pg_cast(b, "jsonb")),
     "json_without": _postgres_without,
+    "json_without_path": lambda e, doc: fn(
+        "JSONB_DELETE_PATH", pg_cast(doc, "jsonb"), pg_cast(string(f"{{{e.detail}}}"), "text[]")
+    ),
     "json_without_at": _postgres_without,
-    "json_build": lambda e, *parts: pg_cast(_build(e, *parts), "jsonb"),
+    "json_build": lambda e, *parts: pg_cast(_build(e, *parts), "jsonb" if e.pg == JSONB else "text"),
     "to_jsonb": _unless_null(lambda value: pg_cast(value, "jsonb")),
 }

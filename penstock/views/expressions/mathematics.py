@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import exp
 
 from penstock.errors import UnsupportedQuery
@@ -13,8 +15,12 @@ from penstock.views.expressions.convert import convert
 from penstock.views.expressions.sql import Sql, binary, case, cast, chain, fn, negation, number, string
 
 _COMPLEX = "a negative number raised to a non-integer power yields a complex result"
-_FLOATS: dict[type[exp.Expr], str] = {exp.Sqrt: "sqrt", exp.Exp: "exp", exp.Ln: "ln", exp.Cbrt: "cbrt"}
+_FLOATS: dict[type[exp.Expr], str] = {
+    exp.Sqrt: "sqrt", exp.Exp: "exp", exp.Ln: "ln", exp.Cbrt: "cbrt", exp.Sin: "sin", exp.Cos: "cos", exp.Tan: "tan",
+    exp.Asin: "asin", exp.Acos: "acos", exp.Atan: "atan", exp.Radians: "radians", exp.Degrees: "degrees",
+}  # fmt: skip
 _BITS: dict[type[exp.Expr], str] = {exp.BitwiseAnd: "bit_and", exp.BitwiseOr: "bit_or", exp.BitwiseXor: "bit_xor"}
+_SHIFTS: dict[type[exp.Expr], str] = {exp.BitwiseLeftShift: "shift_left", exp.BitwiseRightShift: "shift_right"}
 
 
 def _float(binder: Binder, node: exp.Expr, arg: exp.Expr, what: str) -> Expr:
@@ -32,6 +38,10 @@ def _float(binder: Binder, node: exp.Expr, arg: exp.Expr, what: str) -> Expr:
 def _bind_float(binder: Binder, node: exp.Expr) -> Expr:
     what = _FLOATS[type(node)]
     return call(what, _float(binder, node, node.this, what), pg=FLOAT8)
+
+
+def _bind_atan2(binder: Binder, node: exp.Expr) -> Expr:
+    return call("atan2", *(_float(binder, node, arg, "atan2") for arg in (node.this, node.expression)), pg=FLOAT8)
 
 
 def _bind_log(binder: Binder, node: exp.Expr) -> Expr:
@@ -72,6 +82,15 @@ def _bind_bits(binder: Binder, node: exp.Expr) -> Expr:
     return call(_BITS[type(node)], *(convert(arg, pg, spark) for arg in args), pg=pg, spark=spark)
 
 
+def _bind_shift(binder: Binder, node: exp.Expr) -> Expr:
+    value, by = (binder.bind(arg) for arg in (node.this, node.expression))
+    if value.spark not in ("int", "bigint") or not (
+        isinstance(by, Lit) and by.value is not None and int(by.value) < 32
+    ):
+        raise refuse_types("<< or >> (of integer or bigint, by a constant below 32)", (value, by))
+    return call(_SHIFTS[type(node)], value, pg=value.pg, spark=value.spark, detail=by.value)
+
+
 def _bind_complement(binder: Binder, node: exp.Expr) -> Expr:
     arg = binder.bind(node.this)
     if kind(arg.pg) != "int":
@@ -94,6 +113,18 @@ def _spark_log(name: str) -> Handler:
         return _refused_if(outside, "cannot take logarithm of zero or a negative number", fn(name, a))
 
     return render  # type: ignore[return-value]
+
+
+def _spark_bounded(name: str) -> Callable[[Call, Sql], Sql]:
+    """sin of infinity and asin of 2 are errors, as in PostgreSQL."""
+
+    def render(e: Call, a: Sql) -> Sql:
+        size, one = fn("ABS", a.copy()), cast(number("1"), "double")
+        infinite = binary("=", size, cast(string("Infinity"), "double"))
+        outside = chain("AND", binary(">", size.copy(), one), negation(fn("ISNAN", a.copy())))
+        return _refused_if(outside if name in ("ASIN", "ACOS") else infinite, "input is out of range", fn(name, a))
+
+    return render
 
 
 def _spark_power(e: Call, a: Sql, b: Sql) -> Sql:
@@ -131,10 +162,17 @@ def _xor_postgres(e: Call, a: Sql, b: Sql) -> Sql:
     return exp.Paren(this=exp.BitwiseXor(this=a, expression=b))
 
 
+def _plainly(name: str) -> Callable[..., Sql]:
+    return lambda e, *args: fn(name, *args)
+
+
 BIND: dict[type[exp.Expr], Handler] = {
     **dict.fromkeys(_FLOATS, _bind_float),
     **dict.fromkeys(_BITS, _bind_bits),
     exp.BitwiseNot: _bind_complement,
+    **dict.fromkeys(_SHIFTS, _bind_shift),
+    exp.Pi: lambda binder, node: call("pi", pg=FLOAT8),
+    exp.Atan2: _bind_atan2,
     exp.Log: _bind_log,
     exp.Pow: _bind_power,
     exp.Trunc: _bind_trunc,
@@ -144,9 +182,14 @@ _SHARED = {
     "bit_or": lambda e, a, b: exp.Paren(this=exp.BitwiseOr(this=a, expression=b)),
     "bit_xor": _xor_postgres,
     "bit_not": lambda e, a: exp.Paren(this=exp.BitwiseNot(this=a)),
+    "pi": lambda e: fn("PI"),
+    **{name: _plainly(name.upper()) for name in ("atan", "atan2", "radians", "degrees")},
 }
 SPARK = {
     **_SHARED,
+    **{name: _spark_bounded(name.upper()) for name in ("sin", "cos", "tan", "asin", "acos")},
+    "shift_left": lambda e, a: fn("SHIFTLEFT", a, number(e.detail)),
+    "shift_right": lambda e, a: fn("SHIFTRIGHT", a, number(e.detail)),
     "sqrt": _spark_root,
     "cbrt": lambda e, a: fn("CBRT", a),
     "exp": lambda e, a: fn("EXP", a),
@@ -158,6 +201,9 @@ SPARK = {
 }
 POSTGRES = {
     **_SHARED,
+    **{name: _plainly(name.upper()) for name in ("sin", "cos", "tan", "asin", "acos")},
+    "shift_left": lambda e, a: exp.Paren(this=exp.BitwiseLeftShift(this=a, expression=number(e.detail))),
+    "shift_right": lambda e, a: exp.Paren(this=exp.BitwiseRightShift(this=a, expression=number(e.detail))),
     "sqrt": lambda e, a: fn("SQRT", a),
     "cbrt": lambda e, a: fn("CBRT", a),
     "exp": lambda e, a: fn("EXP", a),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sqlglot import exp
@@ -11,6 +12,7 @@ from penstock.relation.types import PgType
 from penstock.views.expr import BOOL, INT4, TEXT, Call, Expr, call, kind
 from penstock.views.expressions import arrays, json_access, json_change
 from penstock.views.expressions.binder import Binder, Handler, refuse_types, refused
+from penstock.views.expressions.casts import cast_to
 from penstock.views.expressions.convert import convert, plain, typed
 from penstock.views.expressions.sql import Sql, binary, case, fn, number, string
 
@@ -87,14 +89,16 @@ def _bind_split(binder: Binder, node: exp.Expr) -> Expr:
     return call(what, value, between, integer_of(binder, node.args["part_index"], what), pg=TEXT)
 
 
+def joinable(binder: Binder, node: exp.Expr, what: str) -> Expr:
+    """An argument of concat() and the like, which write values as a cast to text does; but for true, which is t."""
+    arg = plain(binder.bind(node))
+    if kind(arg.pg) not in ("text", "int", "date", "timestamp", "numeric", "uuid"):
+        raise refuse_types(what, (arg,))
+    return arg if kind(arg.pg) == "text" else cast_to(arg, TEXT)
+
+
 def _bind_concat_ws(binder: Binder, node: exp.Expr) -> Expr:
-    args = []
-    for part in node.expressions:
-        arg = plain(binder.bind(part))
-        if kind(arg.pg) not in ("text", "int"):
-            raise refuse_types("concat_ws", (arg,))
-        args.append(convert(arg, TEXT, "string"))
-    return call("concat_ws", *args, pg=TEXT)
+    return call("concat_ws", *(joinable(binder, part, "concat_ws") for part in node.expressions), pg=TEXT)
 
 
 def _bind_to_char(binder: Binder, node: exp.Expr) -> Expr:
@@ -104,27 +108,28 @@ def _bind_to_char(binder: Binder, node: exp.Expr) -> Expr:
     return call("to_char", arg, pg=TEXT, detail=_fields(pattern.name))
 
 
-_FIELDS = {"%Y": ("YYYY", "yyyy"), "%m": ("MM", "MM"), "%d": ("DD", "dd"), "%H": ("HH24", "HH"), "%M": ("MI", "mm"),
-           "%S": ("SS", "ss")}  # fmt: skip
+# As the parser has them: in PostgreSQL and in Spark.
+_FIELDS = {
+    "%Y": ("YYYY", "yyyy"), "%m": ("MM", "MM"), "%d": ("DD", "dd"), "%H": ("HH24", "HH"), "%I": ("HH12", "hh"),
+    "%M": ("MI", "mm"), "%S": ("SS", "ss"), "AM": ("AM", "a"), "PM": ("PM", "a"), "F%month": ("FMMonth", "MMMM"),
+    "Mon": ("Mon", "MMM"), "FM%uay": ("FMDay", "EEEE"), "%uy": ("Dy", "EEE"), "Q": ("Q", "q"),
+}  # fmt: skip
+_PARTS = re.compile(rf"{'|'.join(_FIELDS)}|\"[^\"'\\\\]*\"|[-/:., ]")
 
 
 def _fields(pattern: str) -> str:
     """The pattern, if it is made of fields that both engines write alike."""
-    rest = pattern
-    for field in _FIELDS:
-        rest = rest.replace(field, "")
-    if rest.strip("-/:. "):
+    if "".join(_PARTS.findall(pattern)) != pattern:
         raise UnsupportedQuery(
             "this pattern of to_char() is not supported in a view",
-            hint="Fields: YYYY, MM, DD, HH24, MI, SS; - / : . between.",
+            hint='Fields: YYYY, MM, DD, HH24, HH12, MI, SS, AM, Mon, FMMonth, Dy, FMDay, Q; - / : . , "text" between.',
         )
     return pattern
 
 
 def _pattern(detail: str, engine: int) -> Sql:
-    for field, forms in _FIELDS.items():
-        detail = detail.replace(field, forms[engine])
-    return string(detail)
+    parts = (_FIELDS[part][engine] if part in _FIELDS else part for part in _PARTS.findall(detail))
+    return string("".join(part.replace('"', "'") if engine else part for part in parts))
 
 
 # Functions that the parser knows only by name -------------------------------------------------------------------------

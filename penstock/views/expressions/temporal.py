@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from zoneinfo import available_timezones
 
 from sqlglot import exp
 
@@ -117,8 +118,8 @@ def _bind_trunc(binder: Binder, node: exp.Expr) -> Expr:
 
 def _bind_extract(binder: Binder, node: exp.Expr) -> Expr:
     field = node.this.name.upper()
-    if field == "EPOCH" and (between := _between(binder, node.expression)) is not None:
-        return between
+    if field in ("EPOCH", "DAY") and (between := _between(binder, node.expression)) is not None:
+        return between if field == "EPOCH" else _whole_days(between)
     arg = binder.bind(node.expression)
     if kind(arg.pg) not in ("date", *_TIMES) or binder.type_of(node).oid != NUMERIC.oid:
         raise refuse_types(f"extract({field.lower()})", (arg,))
@@ -148,12 +149,38 @@ def _between(binder: Binder, node: exp.Expr) -> Expr | None:
     return call("seconds_between", *ends, pg=NUMERIC, spark="decimal(25,6)")
 
 
+def _whole_days(seconds: Expr) -> Expr:
+    """The days of a difference of timestamps, which has no months: cut off towards 0."""
+    return call("whole_days", seconds, pg=NUMERIC, spark="decimal(10,0)")
+
+
+def _whole_days_spark(e: Call, seconds: Sql) -> Sql:
+    rest = binary("%", seconds.copy(), cast(number("86400"), "decimal(25,6)"))
+    return cast(binary("/", binary("-", seconds, rest), number("86400")), e.spark)
+
+
 def _bind_zone(binder: Binder, node: exp.Expr) -> Expr:
     arg, zone = binder.bind(node.this), node.args["zone"]
-    if kind(arg.pg) not in _TIMES or not zone.is_string or zone.name.upper() != "UTC":
-        raise UnsupportedQuery("AT TIME ZONE is supported for 'UTC' alone", hint="Times of a view are in UTC.")
+    if kind(arg.pg) not in _TIMES or not zone.is_string:
+        raise UnsupportedQuery("AT TIME ZONE needs a constant zone", hint="Write AT TIME ZONE 'Europe/Berlin'.")
     pg = TIMESTAMP if kind(arg.pg) == "timestamptz" else TIMESTAMPTZ
-    return call("convert", arg, pg=pg, spark=spark_type(pg.arrow))
+    if zone.name.upper() == "UTC":
+        return call("convert", arg, pg=pg, spark=spark_type(pg.arrow))
+    if kind(arg.pg) == "timestamp":
+        raise UnsupportedQuery(
+            "a timestamp without time zone AT TIME ZONE is supported for 'UTC' alone: of an hour that comes twice, one "
+            "engine takes the first and the other the second",
+            hint="Keep such times as timestamptz in the source.",
+        )
+    if zone.name not in available_timezones() or "/" not in zone.name:
+        raise UnsupportedQuery(
+            f"AT TIME ZONE '{zone.name}' is not supported in a view", hint="Name a place: 'Europe/Berlin'."
+        )
+    return call("local_time", arg, pg=pg, spark=spark_type(pg.arrow), detail=zone.name)
+
+
+def _local_spark(e: Call, value: Sql) -> Sql:
+    return fn("CONVERT_TIMEZONE", string("UTC"), string(e.detail), cast(value, "timestamp_ntz"))
 
 
 def _between_spark(e: Call, a: Sql, b: Sql) -> Sql:
@@ -205,6 +232,8 @@ SPARK = {
     "extract": _extract_spark,
     "epoch": _epoch_spark,
     "seconds_between": _between_spark,
+    "local_time": _local_spark,
+    "whole_days": _whole_days_spark,
 }
 POSTGRES = {
     "add_days": lambda e, a, b: binary("+", a, b),
@@ -214,6 +243,8 @@ POSTGRES = {
     "date_trunc": lambda e, a: fn("DATE_TRUNC", string(e.detail), a),
     "extract": lambda e, a: _extract_postgres(e.detail, a),
     "epoch": lambda e, a: _extract_postgres("EPOCH", a),
+    "whole_days": lambda e, a: fn("TRUNC", binary("/", a, number("86400"))),
+    "local_time": lambda e, a: fn("TIMEZONE", string(e.detail), a),
     "seconds_between": lambda e, a, b: _extract_postgres("EPOCH", exp.Sub(this=a, expression=b)),
 }
 

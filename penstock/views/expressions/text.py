@@ -8,11 +8,12 @@ from penstock.errors import UnsupportedQuery
 from penstock.views.expr import BOOL, INT4, TEXT, Call, Expr, Lit, call, kind
 from penstock.views.expressions.binder import Binder, Handler, refuse_types
 from penstock.views.expressions.casts import cast_to
-from penstock.views.expressions.convert import convert, plain
+from penstock.views.expressions.convert import plain
 from penstock.views.expressions.json_access import JSONB
 from penstock.views.expressions.json_change import concatenated
-from penstock.views.expressions.sql import Sql, binary, chain, fn, number, string
-from penstock.views.expressions.strings import padded_text
+from penstock.views.expressions.patterns import first_match
+from penstock.views.expressions.sql import Sql, binary, case, chain, fn, number, string
+from penstock.views.expressions.strings import integer_of, joinable, padded_text
 
 _TRIMS = {"BOTH": "btrim", "": "btrim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 
@@ -36,6 +37,12 @@ def _bind_length(binder: Binder, node: exp.Expr) -> Expr:
 def _bind_substring(binder: Binder, node: exp.Expr) -> Expr:
     start, length = node.args.get("start"), node.args.get("length")
     value = _text(binder, node.this, "substring")
+    start = start.this if isinstance(start, exp.Cast) and start.to.is_type("text") else start
+    if isinstance(start, exp.Literal) and start.is_string and length is None:
+        return first_match(value, start.name)
+    if not all(isinstance(binder.bind(one), Lit) for one in (start, length) if one is not None):
+        places = [integer_of(binder, one, "substring") for one in (start, length) if one is not None]
+        return call("substring_at", value, *places, pg=TEXT)
     first = _integer(binder, start)
     if length is None:
         return call("substring", value, pg=TEXT, detail=f"{max(first, 1)},{2**31 - 1}")
@@ -66,7 +73,7 @@ def _bind_replace(binder: Binder, node: exp.Expr) -> Expr:
 
 
 def _bind_concat(binder: Binder, node: exp.Expr) -> Expr:
-    return call("concat", *(_joined(binder, part) for part in node.expressions), pg=TEXT)
+    return call("concat", *(joinable(binder, part, "joining text") for part in node.expressions), pg=TEXT)
 
 
 def _bind_pipe(binder: Binder, node: exp.Expr) -> Expr:
@@ -79,13 +86,6 @@ def _as_text(binder: Binder, node: exp.Expr) -> Expr:
     """An operand of ||: what is not text is cast to it."""
     arg = plain(binder.bind(node))
     return arg if kind(arg.pg) == "text" else cast_to(arg, TEXT)
-
-
-def _joined(binder: Binder, node: exp.Expr) -> Expr:
-    arg = plain(binder.bind(node))
-    if kind(arg.pg) not in ("text", "int"):
-        raise refuse_types("joining text", (arg,))
-    return convert(arg, TEXT, "string")
 
 
 def _bind_like(binder: Binder, node: exp.Expr) -> Expr:
@@ -117,6 +117,16 @@ def escaped(pattern: str) -> str:
 
 def _concat_spark(e: Call, *args: Sql) -> Sql:
     return fn("CONCAT", *(fn("COALESCE", arg, string("")) for arg in args))
+
+
+def _spark_substring_at(e: Call, value: Sql, start: Sql, *length: Sql) -> Sql:
+    """Places before the first are counted, and empty; a negative length is an error, as in PostgreSQL."""
+    first = fn("GREATEST", start.copy(), number("1"))
+    if not length:
+        return fn("SUBSTR", value, first)
+    count = fn("GREATEST", binary("-", binary("+", start, length[0].copy()), first.copy()), number("0"))
+    wrong = fn("RAISE_ERROR", string("negative substring length not allowed"))
+    return case((binary("<", length[0], number("0")), wrong), default=fn("SUBSTR", value, first, count))
 
 
 def _substring(e: Call, value: Sql) -> Sql:
@@ -153,6 +163,7 @@ SPARK = {
     **_SHARED,
     "concat": _concat_spark,
     "pipe": lambda e, a, b: fn("CONCAT", a, b),
+    "substring_at": _spark_substring_at,
     # Spark's two-argument LTRIM and RTRIM take the characters first.
     "ltrim": lambda e, *args: fn("LTRIM", *reversed(args)),
     "rtrim": lambda e, *args: fn("RTRIM", *reversed(args)),
@@ -161,4 +172,5 @@ POSTGRES = {
     **_SHARED,
     "concat": lambda e, *args: fn("CONCAT", *args),
     "pipe": lambda e, a, b: chain("||", a, b),
+    "substring_at": lambda e, *args: fn("SUBSTR", *args),
 }

@@ -37,6 +37,8 @@ class Dialect:
 
     def constant(self, value: Lit) -> Sql:
         if value.value is None:
+            if self.name == "postgres" and value.pg.plain.oid == _JSON:  # held as text where it is computed
+                return exp.Null()
             return self.cast(exp.Null(), value.pg, value.spark)
         form = kind(value.pg)
         if form == "bool":
@@ -85,6 +87,7 @@ class Dialect:
         return str(tree.sql(dialect=self.name, pretty=True, copy=False))
 
 
+_JSON = 114
 SPARK = Dialect("spark", expressions.SPARK, aggregates.SPARK, hints=True)
 IN_MEMORY = replace(SPARK, in_memory=True)
 POSTGRES = Dialect("postgres", expressions.POSTGRES, aggregates.POSTGRES, hints=False)

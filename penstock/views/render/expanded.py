@@ -71,7 +71,15 @@ def _itself(value: Sql) -> Sql:
 
 
 def _unnest(node: Expand, args: list[Sql]) -> Sql:
-    return _structs(node, args[0], _itself)
+    """Several arrays side by side, the shorter ones with NULLs."""
+    if len(args) == 1:
+        return _structs(node, args[0], _itself)
+    whole = [fn("COALESCE", arg, cast(fn("ARRAY"), given.spark)) for arg, given in zip(args, node.args, strict=True)]
+    return _structs(node, fn("ARRAYS_ZIP", *whole), *(_field(place) for place in range(len(args))))
+
+
+def _field(place: int) -> Callable[[Sql], Sql]:
+    return lambda value: exp.Dot(this=value, expression=exp.to_identifier(str(place), quoted=True))
 
 
 def _series(node: Expand, args: list[Sql]) -> Sql:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.views.algebra import Node
+from penstock.views.rewrites.common_conditions import common_conditions
 from penstock.views.rewrites.distinct_aggregates import distinct_aggregates
 from penstock.views.rewrites.flatten_joins import flatten_joins
 from penstock.views.rewrites.merged_columns import merged_columns
@@ -16,6 +17,7 @@ PASSES: tuple[Callable[[Node], Node], ...] = (
     pull_projects,
     flatten_joins,
     merged_columns,
+    common_conditions,
     push_filters,
     pull_projects,
     flatten_joins,

@@ -89,6 +89,8 @@ EXPRESSIONS: dict[str, list[str]] = {
         "o || '{\"bb\": 7, \"a\": 1e2}'", "o || o", "l || l", "l || '1'", "o || l", "y || y",
         "'[0.50, {\"k\": \"é\"}]' || y",
         "y || '{\"z\": {\"y\": 1, \"x\": 2, \"\": 3}}'::jsonb",
+        "o #- '{a}'", "o #- '{n,x}'", "o #- '{bb,-1}'", "jsonb_build_object('k', o) #- '{k,a}'", "l #- '{0}'",
+        "l #- '{1,1,0}'", "l #- '{-1,1}'", "o #- '{}'", "l #- '{7}'",
         "o - 'a'", "o - s", "l - 'a'", "o - ARRAY['a', 'é']", "o - '{bb,n}'::text[]", "l - 0", "l - -1", "l - 5",
         "l - j",
         "jsonb_typeof(y)", "jsonb_array_length(l)", "jsonb_extract_path(o, 'a', '1')",
@@ -188,5 +190,24 @@ EXPRESSIONS: dict[str, list[str]] = {
         "s ~ '(a|é)+'", "s ~ '^$'", r"s ~ '\\'", "s ~ '^[^a-z]+$'", "s ~ '_'", r"s ~ '\.'", r"i::text ~ '^-?\d+$'",
         "s ~ ''", "regexp_replace(s, '[a-z]+', '<$1>', 'g')", "regexp_replace(s, '[^a-z]', '', 'g')",
         "regexp_replace(s, ' ', '_', 'g')", "c ~ 'b$'",
+    ],
+    "more times": [
+        "extract(day from ts - timestamp '2000-01-01')",
+        "extract(day from tz - timestamptz '2010-06-15 12:30:15.5+00')", "tz AT TIME ZONE 'America/New_York'",
+        "date_trunc('day', tz AT TIME ZONE 'Europe/Berlin')", "to_char(ts, 'Mon YYYY')",
+        "to_char(ts, 'YYYY-\"Q\"Q')", "to_char(ts, 'Dy, DD FMMonth YYYY HH12:MI AM')", "to_char(d, 'FMDay')",
+        "ts + (i % 1000 || ' days')::interval", "ts + make_interval(days => h)",
+        "ts - make_interval(months => h::int)", "d + (h || ' month')::interval",
+    ],
+    "more texts": [
+        "regexp_replace(s, '[a-c]', '*')", "regexp_replace(s, 'b+$', '$1')", "regexp_replace(s, '^ +', '')",
+        "regexp_replace(s, 'b', '')", "substring(s from '[a-z]+')", "substring(s from '^[A-Z]')",
+        "regexp_substr(s, '[b-z]+')", "substring(s, i % 4, 2)", "substr(s, length(s) - 1)", "concat(s, m, d, u)",
+        "concat_ws('-', s, d, m, ts)",
+    ],
+    "more numbers": [
+        "sin(g)", "cos(g)", "tan(g)", "atan(f)", "atan2(g, 2)", "degrees(f)", "radians(g)", "asin(g / 10000)",
+        "acos(g / 10000)", "pi() * g", "i << 2", "b >> 1", "i = ANY ('{1,7}')", "i <> ALL ('{1, 7}'::int[])",
+        "s = ANY ('{a,Abc}'::text[])", "m > ANY ('{1,2.5}')",
     ],
 }  # fmt: skip

@@ -43,8 +43,9 @@ FEATURES: dict[str, str] = {
     "distinct on": "SELECT DISTINCT ON (k) k, n, s FROM u ORDER BY k, n, s",
 }
 
-# A query may be refused for these: numbers of too many digits, and a view of constants alone.
-REFUSALS = ("digits", "reads no table")
+# A query may be refused for these: numbers of too many digits, a view of constants alone, a subquery that reads jsonb
+# of rows that nothing tells apart, a series of numerics (a sum of bigint is one).
+REFUSALS = ("digits", "reads no table", "of a query without a key", "generate_series() on")
 
 
 class Grammar:
@@ -101,6 +102,10 @@ class Grammar:
         text, columns = self._documents() if documents else self._source(depth)
         for _ in range(self.random.choice([0, 0, 1, 1, 2])):
             other, mine = self._source(depth)
+            if "outer join" in self.features and self._chance(0.1):
+                inner, more = self._source(depth)
+                how = self.random.choice(["JOIN", "LEFT JOIN", "RIGHT JOIN"])
+                other, mine = f"({other} {how} {inner} ON {self._tie(mine, more)})", mine | more
             how = self._join_kind()
             if how == "CROSS JOIN":
                 text = f"{text} CROSS JOIN {other}"
@@ -246,7 +251,9 @@ class Grammar:
     def _scalar_subquery(self, columns: Columns, depth: int) -> str:
         source, inner = self._from(depth)
         e = self._of_kind(inner, "i")
-        tie = f" WHERE {self._tie(columns, inner, equal=True)}" if self._chance(0.6) else ""
+        tie = f" WHERE {self._tie(columns, inner, equal=self._chance(0.8))}" if self._chance(0.6) else ""
+        if tie and depth and self._chance(0.1):
+            tie = f"{tie} AND {self._subquery_condition(columns | inner, depth - 1)}"
         return f"(SELECT {self.random.choice(['max', 'min', 'count', 'sum'])}({e}) FROM {source}{tie})"
 
     def _window(self, columns: Columns) -> str:
@@ -287,6 +294,8 @@ class Grammar:
     def _related(self, columns: Columns, depth: int) -> str:
         source, inner = self._from(depth)
         more = f" AND {self._simple(inner)}" if self._chance(0.3) else ""
+        if depth and self._chance(0.12):
+            more = f"{more} AND {self._subquery_condition(columns | inner, depth - 1)}"
         return f"SELECT 1 FROM {source} WHERE {self._tie(columns, inner, equal=True)}{more}"
 
     def _member(self, columns: Columns, depth: int, how: str) -> str:

@@ -39,6 +39,8 @@ TEMPLATES = [
     "SELECT k, count(*), sum(n) AS n, sum(m), avg(m), count(s) AS s FROM t GROUP BY k",
     "SELECT k, min(s), max(m), sum(f), avg(f), max(f) AS f FROM t GROUP BY k",
     "SELECT s, k % 2 AS odd, count(*) AS c FROM u GROUP BY 1, 2 HAVING count(*) > 1",
+    "SELECT t.id FROM t, w WHERE t.k = w.k AND t.n > 0 AND w.s = 'a' OR w.k = t.k AND t.k = w.k AND t.n IS NULL",
+    "SELECT t.id, u.n FROM t JOIN u ON t.k = u.k AND t.s = 'a' OR t.k = u.k WHERE t.n > 1 AND u.n > 0 OR u.n > 0",
     "SELECT k + 1 AS g, sum(n) FROM u GROUP BY k + 1 HAVING sum(n) > 0 OR max(n) IS NULL",
     "SELECT w.s, count(*), sum(t.m), max(t.n) FROM t JOIN w ON w.k = t.k GROUP BY w.s",
     "SELECT w.s, count(*), avg(t.n) FROM t JOIN w ON w.k = t.k JOIN u ON u.k = w.k GROUP BY w.s",
@@ -168,6 +170,10 @@ TEMPLATES = [
     "SELECT k, sum(n) AS x FROM u GROUP BY k ORDER BY x DESC, k LIMIT 2",
     "SELECT t.id, u.n FROM t JOIN u ON u.k = t.k ORDER BY t.id, u.n, u.s OFFSET 2",
     "SELECT DISTINCT k, n FROM u ORDER BY n, k LIMIT 3",
+    "SELECT n, count(*) AS c FROM u GROUP BY n ORDER BY c, n DESC LIMIT 3 OFFSET 2",
+    "SELECT t.s, sum(u.n) AS x FROM t JOIN u ON u.k = t.k GROUP BY t.s ORDER BY x NULLS FIRST, t.s FETCH FIRST 2 ROWS "
+    "WITH TIES",
+    "SELECT * FROM (SELECT k, n, rank() OVER (ORDER BY n DESC NULLS LAST) AS r FROM u GROUP BY k, n) x WHERE r <= 2",
     "SELECT k, n FROM u UNION ALL SELECT k, n FROM t ORDER BY n DESC, k LIMIT 4",
     "SELECT DISTINCT ON (k) k, id, n FROM t ORDER BY k, n DESC, id",
     "SELECT DISTINCT ON (k + 1, s) k, s FROM t ORDER BY k + 1, s, k LIMIT 2",
@@ -226,6 +232,145 @@ TEMPLATES += [
     "SELECT CASE WHEN n IN (SELECT k FROM w) THEN 'in' ELSE s END AS x, count(*) FROM u GROUP BY 1",
     "SELECT k < ANY (SELECT n FROM u WHERE u.k = w.k) AS x, count(*) FROM w GROUP BY 1",
     "SELECT variance(DISTINCT m) AS a, avg(m) AS b FROM t",
+]
+
+# Parentheses around outer joins, and joins after a comma.
+PARENTHESES = [
+    "SELECT t.id, u.n, w.s FROM t LEFT JOIN (u JOIN w ON w.k = u.k) ON u.k = t.k",
+    "SELECT t.id, u.n, w.s FROM t LEFT JOIN u JOIN w ON w.k = u.k ON u.k = t.k",
+    "SELECT t.id, u.n, w.s FROM (t LEFT JOIN u ON u.k = t.k) JOIN w ON w.k = u.n",
+    "SELECT t.id, u.n, w.s FROM t JOIN (u LEFT JOIN w ON w.k = u.n) ON u.k = t.k AND w.s <> 'a'",
+    "SELECT t.id, u.n, w.s FROM t FULL JOIN (u LEFT JOIN w ON w.k = u.n) ON u.k = t.k",
+    "SELECT t.id, a.n, b.s, w.k AS wk FROM t LEFT JOIN ((u a JOIN u b ON a.k = b.n) LEFT JOIN w ON w.k = b.n) "
+    "ON a.k = t.k AND coalesce(w.k, 1) = 1",
+    "SELECT u.k, v.s, w.s AS x FROM u LEFT JOIN ((VALUES (1, 'a'), (2, NULL)) AS v (k, s) LEFT JOIN w ON w.k = v.k) "
+    "ON v.k = u.k",
+    "SELECT w.k, t.id, u.n FROM w, t RIGHT JOIN u ON u.k = t.k",
+    "SELECT w.k, t.id, u.n FROM w, t FULL JOIN u ON u.k = t.k WHERE w.k < 2",
+    "SELECT w.k, x.c, y.n FROM w LEFT JOIN ((SELECT k, count(*) AS c FROM t GROUP BY k) x JOIN u y ON y.k = x.k) "
+    "ON x.k = w.k",
+    "SELECT w.k, x.id, g FROM w LEFT JOIN (t x CROSS JOIN generate_series(1, x.k) g) ON x.k = w.k",
+    "SELECT w.k, g, x.id FROM w LEFT JOIN (generate_series(1, 2) g JOIN t x ON x.k = g) ON x.k = w.k",
+    "SELECT k, (SELECT count(*) FROM t LEFT JOIN (u JOIN w x ON x.k = u.k) ON u.k = t.k WHERE t.k = w.k) AS c FROM w",
+]
+TEMPLATES += PARENTHESES
+
+# Subqueries that equal values of the query around them do not tie, and that read what is further out.
+APART = [
+    "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND EXISTS (SELECT 1 FROM w WHERE w.k = u.n "
+    "AND w.s = t.s))",
+    "SELECT id FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND NOT EXISTS (SELECT 1 FROM w WHERE w.k "
+    "= u.n AND w.s = t.s))",
+    "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE EXISTS (SELECT 1 FROM w WHERE w.k = u.n AND EXISTS "
+    "(SELECT 1 FROM u x WHERE x.k = w.k AND x.s = t.s AND x.n >= u.n)))",
+    "SELECT id FROM t WHERE k IN (SELECT u.k FROM u WHERE u.n IN (SELECT w.k FROM w WHERE w.s = t.s))",
+    "SELECT id FROM t WHERE k NOT IN (SELECT u.k FROM u WHERE u.n IN (SELECT w.k FROM w WHERE w.s <> t.s))",
+    "SELECT id, (SELECT count(*) FROM u WHERE u.n < t.k) AS c FROM t",
+    "SELECT id, (SELECT max(u.n) + t.k FROM u WHERE u.n <= t.k) AS c, (SELECT count(*) + t.k FROM u WHERE u.n > "
+    "t.k) AS d FROM t",
+    "SELECT id, (SELECT sum(u.n * t.k) FROM u WHERE u.s = t.s) AS c FROM t",
+    "SELECT id, (SELECT count(*) FROM u WHERE u.k = t.k AND EXISTS (SELECT 1 FROM w WHERE w.k = u.n AND w.s > "
+    "t.s)) AS c FROM t",
+    "SELECT id, (SELECT max(x.c) FROM (SELECT u.s, count(*) AS c FROM u WHERE u.k = t.k GROUP BY u.s) x) AS c FROM t",
+    "SELECT id, (SELECT avg(x.n) FROM (SELECT u.n FROM u WHERE u.k = t.k ORDER BY u.n DESC, u.s LIMIT 2) x) AS c "
+    "FROM t",
+    "SELECT id, (SELECT w.s || t.s FROM w WHERE w.k = t.k) AS c FROM t",
+    "SELECT t.id, l.n, l.r FROM t LEFT JOIN LATERAL (SELECT u.n, u.n + t.k AS r FROM u WHERE u.k = t.k) l ON true",
+    "SELECT t.id, l.n FROM t, LATERAL (SELECT DISTINCT u.n FROM u WHERE u.k = t.k) l",
+    "SELECT t.id, l.n, l.r FROM t, LATERAL (SELECT u.n, row_number() OVER (ORDER BY u.n, u.s) AS r FROM u WHERE "
+    "u.k = t.k) l",
+    "SELECT t.id, l.n FROM t LEFT JOIN LATERAL (SELECT u.n FROM u WHERE u.n < t.k ORDER BY u.n DESC, u.s, u.k "
+    "LIMIT 1) l ON true",
+    "SELECT t.id, l.c FROM t CROSS JOIN LATERAL (SELECT count(*) AS c FROM u WHERE u.n < t.k AND EXISTS (SELECT 1 "
+    "FROM w WHERE w.k = u.k AND w.s = t.s)) l",
+    "SELECT t.id, l.c FROM t LEFT JOIN w ON w.k = t.k LEFT JOIN LATERAL (SELECT count(*) AS c FROM u WHERE u.n < "
+    "w.k OR u.s = t.s) l ON true",
+    "SELECT t.id FROM t WHERE EXISTS (SELECT u.k FROM u WHERE u.k = t.k UNION ALL SELECT w.k FROM w WHERE w.s = t.s)",
+    "SELECT t.id FROM t WHERE t.k IN (SELECT u.k FROM u WHERE u.s = t.s EXCEPT SELECT w.k FROM w WHERE w.s = t.s)",
+    "SELECT t.id, (SELECT max(x.k) FROM (SELECT u.k FROM u WHERE u.s = t.s UNION SELECT w.k FROM w) x) AS m FROM t",
+    "SELECT id, (SELECT sum(x) FROM unnest(d.a) x) AS c FROM d",
+    "SELECT id, (SELECT string_agg(e ->> 'a', ',' ORDER BY e ->> 'a') FROM jsonb_array_elements(d.l) e) AS c FROM d",
+    "SELECT id FROM d WHERE EXISTS (SELECT 1 FROM jsonb_array_elements_text(d.l) e WHERE e = 'a')",
+    "SELECT u.k, count(*) FROM u GROUP BY u.k HAVING EXISTS (SELECT 1 FROM w WHERE w.k = u.k AND EXISTS (SELECT 1 "
+    "FROM t WHERE t.n > u.k))",
+    "SELECT k, (SELECT count(*) FROM u LEFT JOIN t ON t.k = u.k AND t.k > w.k) AS c FROM w",
+    "SELECT k FROM w WHERE k > ALL (SELECT u.n FROM u WHERE u.k = w.k AND u.n < (SELECT max(t.k) FROM t WHERE t.s "
+    "= w.s))",
+    "SELECT u.k, x.c FROM u LEFT JOIN LATERAL (SELECT count(*) AS c FROM t, LATERAL (SELECT 1 AS one FROM w WHERE "
+    "w.k = t.k AND w.s = u.s) l) x ON true",
+    "SELECT k, CASE WHEN EXISTS (SELECT 1 FROM u WHERE u.n > w.k AND u.k IN (SELECT t.k FROM t WHERE t.s = w.s)) "
+    "THEN 1 ELSE 0 END AS c FROM w",
+    "SELECT t.id, l.n FROM t JOIN w ON w.k = t.k CROSS JOIN LATERAL (SELECT u.n FROM u WHERE u.n BETWEEN w.k AND "
+    "t.id GROUP BY u.n HAVING count(*) >= w.k) l",
+]
+TEMPLATES += APART
+
+# Short forms.
+SHORT = [
+    "SELECT id, percent_rank() OVER (PARTITION BY k ORDER BY n) AS p, cume_dist() OVER (ORDER BY n) AS c FROM t",
+    "SELECT id FROM t WHERE (k, s) IN ((1, 'a'), (2, 'b'), (0, NULL)) OR (k, s) NOT IN ((1, 'b'), (NULL, 'a'))",
+    "SELECT id, (k, n) > (1, 0) AS a, (k, n, s) <= (1, 5, 'a') AS b, (k, s) <> (1, 'a') AS c, ROW(k, s) IS "
+    "DISTINCT FROM ROW(1, 'b') AS d FROM t",
+    "SELECT id FROM t WHERE n BETWEEN SYMMETRIC 5 AND -1 AND NOT k BETWEEN SYMMETRIC 1 AND 1",
+    "SELECT k, format('%s of %s: 100%%', s, n), overlay(s placing 'xy' from 1 for 1), overlay(s placing 'é' "
+    "from 2) AS o, s LIKE 'a!%%' ESCAPE '!' AS e FROM u",
+    "SELECT k, json_build_object('k', k, 's', s, 'a', json_build_array(n, NULL, 'x')) AS j FROM u",
+    "SELECT k, jsonb_agg(jsonb_build_object('n', n, 's', s) ORDER BY n, s) AS j, "
+    "json_agg(json_build_object('s', s, 'n', n) ORDER BY n DESC, s) AS o, jsonb_agg(DISTINCT n) AS d FROM u "
+    "GROUP BY k",
+    "SELECT x.k, x.s FROM (SELECT k, s FROM w ORDER BY s, k) x WHERE x.k IN (SELECT n FROM u ORDER BY n)",
+    "SELECT u.k, w.s FROM u JOIN w ON w.k = u.k AND EXISTS (SELECT 1 FROM t WHERE t.k = w.k) JOIN t ON t.k = w.k",
+    "SELECT k, n, sum(n) FILTER (WHERE s = 'a') OVER (PARTITION BY k) AS f, count(*) FILTER (WHERE n > 0) "
+    "OVER (PARTITION BY k) AS c, bool_or(n > 0) OVER (PARTITION BY k ORDER BY n) AS o, every(n > 0) OVER "
+    "(PARTITION BY s) FROM u",
+    "SELECT m.a, m.s, b.k FROM u AS m (a, b) LEFT JOIN w AS b (k) ON b.k = m.b WHERE m.s COLLATE \"C\" > 'a'",
+    "SELECT k, count(*) FROM u GROUP BY k HAVING (k, count(*)) > (0, 1)",
+]
+TEMPLATES += SHORT
+
+# Functions that give records, VALUES that read what is left of them.
+RECORDS = [
+    "SELECT d.id, x.a, x.b FROM d, jsonb_to_recordset(jsonb_build_array(d.j, d.j)) AS x (a jsonb, b text) "
+    "WHERE d.j IS NOT NULL",
+    'SELECT d.id, x.* FROM d LEFT JOIN jsonb_to_record(d.j) AS x (b text, "é" boolean, "c d" text, nothing '
+    "int) ON true",
+    "SELECT d.id, r.id AS rid, r.v FROM d, jsonb_to_recordset(jsonb_build_array(jsonb_build_object('id', "
+    "d.id, 'v', '1.50'), jsonb_build_object('v', NULL))) AS r (id int, v numeric(8,2))",
+    "SELECT x.b, count(*) FROM d, ROWS FROM (jsonb_to_record(d.j) AS (a text, b text)) AS x GROUP BY x.b",
+    "SELECT d.id, v FROM d, ROWS FROM (unnest(d.a)) AS x (v)",
+    "SELECT t.id, x.name, x.value FROM t CROSS JOIN LATERAL (VALUES ('n', t.n), ('k', t.k), (t.s, 7)) AS x "
+    "(name, value)",
+    "SELECT x.name, count(*), sum(x.column2) AS c FROM u, LATERAL (VALUES ('n', u.n), ('k', u.k)) AS x (name) "
+    "WHERE x.column2 > 0 GROUP BY x.name",
+    "SELECT d.id, x.a, x.b, x.o FROM d LEFT JOIN LATERAL unnest(d.a, ARRAY['x', NULL]) WITH ORDINALITY AS x "
+    "(a, b, o) ON true",
+    "SELECT id, (SELECT sum(x.n) FROM jsonb_to_recordset(jsonb_build_array(jsonb_build_object('n', d.id))) AS "
+    "x (n int)) AS s FROM d",
+    "SELECT d.id, v, o FROM d, ROWS FROM (unnest(d.a)) WITH ORDINALITY AS x (v, o)",
+]
+TEMPLATES += RECORDS
+
+# As people write them.
+TEMPLATES += [
+    "SELECT w.k, (SELECT json_agg(json_build_object('n', u.n, 's', u.s) ORDER BY u.n, u.s) FROM u WHERE u.k = "
+    "w.k) AS items FROM w",
+    "SELECT w.k, (SELECT jsonb_agg(x.n ORDER BY x.n) FROM (SELECT DISTINCT u.n FROM u WHERE u.k = w.k) x) AS "
+    "items FROM w",
+    "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k GROUP BY u.s HAVING count(*) > t.k)",
+    "SELECT id FROM t WHERE k IN (SELECT u.k FROM u WHERE u.n > t.k ORDER BY u.n, u.k LIMIT 1)",
+    "SELECT t.id, (SELECT string_agg(w.s, ',' ORDER BY w.s) FROM w WHERE w.k <= t.k) AS upto FROM t",
+    "SELECT w.k FROM w WHERE NOT EXISTS (SELECT 1 FROM (VALUES (1), (2)) v (n) WHERE NOT EXISTS (SELECT 1 "
+    "FROM u WHERE u.k = w.k AND u.n = v.n))",
+    "SELECT id, (SELECT u.s FROM u WHERE u.n <= t.k ORDER BY u.n DESC, u.k, u.s LIMIT 1) AS asof FROM t",
+    "SELECT k, (SELECT max(n) FROM (SELECT n FROM u WHERE u.k = w.k UNION ALL SELECT n FROM t WHERE t.k = "
+    "w.k) x) AS m FROM w",
+    "SELECT u.k, x.id, x.rn FROM u JOIN LATERAL (SELECT t.id, row_number() OVER (ORDER BY t.n DESC NULLS "
+    "LAST, t.id) AS rn FROM t WHERE t.k = u.k) x ON x.rn <= 2",
+    "SELECT grp, min(id) AS first, max(id) AS last, count(*) AS len FROM (SELECT id, k, id - row_number() "
+    "OVER (PARTITION BY k ORDER BY id) AS grp FROM t) x GROUP BY grp, k",
+    "SELECT t.id, x.c FROM t LEFT JOIN w ON w.k = t.k CROSS JOIN LATERAL (SELECT count(*) AS c FROM u WHERE "
+    "u.s = coalesce(w.s, t.s)) x",
+    "SELECT k, (SELECT count(DISTINCT u.s) FROM u WHERE u.n BETWEEN w.k - 1 AND w.k + 1) AS c FROM w",
 ]
 
 # Functions in FROM, and what is inside jsonb.

@@ -213,23 +213,38 @@ def test_explain_names_operators_and_laws(make: Any) -> None:
     ("sql", "named"),
     [
         ("SELECT id, (SELECT region FROM customers c WHERE c.region = 'x') AS r FROM orders", "more than one row"),
-        ("SELECT id, (SELECT count(*) FROM customers c WHERE c.id < o.id) AS n FROM orders o", "by equality only"),
         (
-            "SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM customers c WHERE c.id = o.customer AND EXISTS "
-            "(SELECT 1 FROM orders p WHERE p.customer = c.id AND p.id < o.id))",
+            "SELECT id, (SELECT count(*) FROM customers c RIGHT JOIN orders p ON c.id = o.customer) AS n FROM orders o",
+            "RIGHT or FULL JOIN in a subquery",
+        ),
+        (
+            "SELECT id FROM orders o WHERE EXISTS (WITH x AS (SELECT 1 FROM customers WHERE id = o.id) SELECT FROM x)",
             "out of reach",
         ),
+        ("SELECT id, ARRAY(SELECT id FROM customers) AS a FROM orders", r"ARRAY\(SELECT"),
         (
-            "SELECT id FROM customers c WHERE id IN (SELECT rank() OVER (ORDER BY o.id) FROM orders o "
-            "WHERE o.customer = c.id)",
-            "a window function in a subquery",
+            "SELECT (SELECT count(*) FROM jsonb_each(o.doc)) AS n FROM (SELECT doc FROM orders) o",
+            "of a query without a key",
         ),
+        (
+            "SELECT id FROM orders o WHERE EXISTS (SELECT 1 WHERE o.id > 1 UNION ALL SELECT count(*) FROM customers)",
+            "an aggregate without GROUP BY in a set operation",
+        ),
+        (
+            "SELECT o.id FROM orders o, ROWS FROM (generate_series(1, 2), generate_series(1, 3)) AS x (a, b)",
+            "ROWS FROM of several",
+        ),
+        ("SELECT o.id, x.a FROM orders o, json_to_recordset('[]') AS x (a int)", "json_to_recordset"),
+        ("SELECT o.id, x.a FROM orders o, jsonb_to_record(o.doc) AS x (a varchar(3))", "varchar"),
+        ("SELECT id FROM orders WHERE doc @? '$.a'", "@"),
+        ("SELECT doc #- ARRAY[id::text] AS x FROM orders", "#- needs a constant path"),
         ("SELECT 1 AS one", "reads no table"),
-        (
-            "SELECT c.id, l.day FROM customers c, LATERAL (SELECT DISTINCT day FROM orders WHERE customer = c.id) l",
-            "DISTINCT in LATERAL",
-        ),
         ("SELECT c.id FROM customers c RIGHT JOIN LATERAL (SELECT 1 AS x) l ON true", "RIGHT JOIN LATERAL"),
+        (
+            "SELECT c.id FROM customers c LEFT JOIN (orders o CROSS JOIN generate_series(1, c.id) g) ON true",
+            "within parentheses that reads",
+        ),
+        ("SELECT c.id FROM customers c LEFT JOIN (orders o JOIN orders p USING (id)) ON true", "USING or NATURAL"),
         ("SELECT v FROM (VALUES (1)) x(v)", "reads no table"),
         ("SELECT DISTINCT doc FROM orders", "DISTINCT on jsonb"),
         ("SELECT sum(f) OVER (ORDER BY id) AS s FROM orders", "order of adding"),

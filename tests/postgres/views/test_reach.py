@@ -17,7 +17,7 @@ from postgres.views.test_rules import follow
 
 from penstock.relation.schema import Column
 from penstock.relation.types import PgType
-from penstock.views import Match, Program, Reach, Read, Relation, compile_view, delta, placeholder
+from penstock.views import First, Match, Program, Reach, Read, Relation, compile_view, delta, placeholder
 from penstock.views.expr import FLOAT8, INT4, INT8
 from penstock.views.oracle import differing_rows
 from penstock.views.typer import PostgresTyper
@@ -51,6 +51,7 @@ class Reached(Maintained):
         for place, one in enumerate(program.reach):
             whole, table = placeholder(one.read), f"reached_{place}"
             where = " OR ".join(_exists(match, made) for match in one.matches) or "false"
+            where = " OR ".join([where, *(_first(first, self._netted(whole, place), where) for first in one.first)])
             self.connection.execute(f"DROP TABLE IF EXISTS {table}")
             count = self.connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM {whole} s WHERE {where}")
             total = self.connection.execute(f"SELECT count(*) FROM {whole}").fetchall()[0][0]
@@ -58,6 +59,31 @@ class Reached(Maintained):
             Reached.dropped += total - count.rowcount
             made[whole] = table
         return made
+
+    def _netted(self, whole: str, place: int) -> str:
+        columns = ", ".join(
+            f'"{col.name}"' for col in self.connection.execute(f"SELECT * FROM {whole}").description or ()
+        )
+        columns = columns.replace(', "_weight"', "")
+        self.connection.execute(f"DROP TABLE IF EXISTS netted_{place}")
+        self.connection.execute(
+            f"CREATE TEMP TABLE netted_{place} AS "
+            f"SELECT {columns} FROM {whole} GROUP BY {columns} HAVING sum(_weight) <> 0"
+        )
+        return f"netted_{place}"
+
+
+def _first(first: First, netted: str, touched: str) -> str:
+    """Those up to the last of the first ones; all if there are not so many; and those without a value."""
+    value = f's."{first.column}"'
+    if first.counted:
+        value = f'CASE WHEN s."{first.counted}" > 0 THEN {value} END'
+    order, sign = ("DESC", ">=") if first.descending else ("ASC", "<=")
+    last = (
+        f"SELECT {value} FROM {netted} s WHERE {value} IS NOT NULL ORDER BY 1 {order} "
+        f"OFFSET greatest(0, {first.count} + (SELECT count(*) FROM {netted} s WHERE {touched}) - 1) LIMIT 1"
+    )
+    return f"{value} IS NULL OR coalesce({value} {sign} ({last}), true)"
 
 
 def _exists(match: Match, made: Mapping[str, str]) -> str:
@@ -181,6 +207,36 @@ def test_one_use_that_needs_all_rows_is_enough(oracle: psycopg.Connection[Any]) 
 def test_a_state_tied_only_to_itself_is_needed_whole(oracle: psycopg.Connection[Any]) -> None:
     sql = "SELECT w.k FROM w CROSS JOIN (SELECT a.k FROM u a JOIN u b ON a.k = b.k) x"
     assert reach_of(oracle, sql, "w", sizes={"u": 9, "w": 2}) == []
+
+
+def test_of_numbered_groups_the_first_ones(oracle: psycopg.Connection[Any]) -> None:
+    sql = "SELECT k, sum(n) AS x FROM u GROUP BY k ORDER BY x DESC, k LIMIT 2 OFFSET 1"
+    (found,) = reach_of(oracle, sql, "u", sizes={"u": 9})
+    assert found.first == (First(3, "sum0", True, "nonnull0"),)
+    assert found.matches == (Match(("g0",), DELTA_U, ("k",), nulls=True),)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM (SELECT k, count(*), row_number() OVER (ORDER BY k) AS r, sum(k) OVER () FROM u GROUP BY k) x "
+        "WHERE r < 3",
+        "SELECT * FROM (SELECT k, row_number() OVER (ORDER BY k) AS r, rank() OVER (ORDER BY count(*)) AS s FROM u "
+        "GROUP BY k) x WHERE r < 3",
+        "SELECT * FROM (SELECT k, dense_rank() OVER (ORDER BY k) AS r FROM u GROUP BY k) x WHERE r < 3",
+        "SELECT * FROM (SELECT k, row_number() OVER (ORDER BY k) AS r FROM u GROUP BY k) x WHERE r > 3",
+        "SELECT k, avg(n) AS x FROM u GROUP BY k ORDER BY x LIMIT 2",
+    ],
+)
+def test_what_is_numbered_whole(oracle: psycopg.Connection[Any], sql: str) -> None:
+    assert not [one for one in reach_of(oracle, sql, "u", sizes={"u": 9}) if one.read.kind == "state"]
+
+
+def test_by_one_column_where_several_lead_back_to_itself(oracle: psycopg.Connection[Any]) -> None:
+    """By k and n, t is tied to rows of t; by k alone, to the change."""
+    sql = "SELECT id FROM t WHERE NOT EXISTS (SELECT FROM t x WHERE x.k = t.k AND x.n <> t.n)"
+    found = {one.read: {match.by for match in one.matches} for one in reach_of(oracle, sql, "t", sizes={"t": 9})}
+    assert found[Read("before", "t")] == found[Read("after", "t")] == {DELTA_T}
 
 
 @pytest.mark.parametrize(("growing", "rescans"), [(frozenset({"u", "w"}), False), (frozenset({"u"}), True)])

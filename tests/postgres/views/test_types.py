@@ -103,7 +103,7 @@ REFUSED = [
     ("SELECT coalesce(mood, 'sad') AS x FROM t", "mood"),
     ("SELECT any_value(id) FROM t", "any_value"),
     ("SELECT array_agg(ints) FROM t", r"array_agg on integer\[\]"),
-    ("SELECT json_agg(jb) FROM t", "json_agg on jsonb"),
+    ("SELECT json_agg(DISTINCT jb) FROM t", r"json_agg\(DISTINCT\) on jsonb"),
     ("SELECT string_agg(word, word) FROM t", "constant separator"),
     ("SELECT percentile_cont(ARRAY[0.5]) WITHIN GROUP (ORDER BY id) FROM t", "one constant fraction"),
     ("SELECT mode() WITHIN GROUP (ORDER BY jb) FROM t", "ORDER BY on jsonb"),

@@ -1,0 +1,113 @@
+"""The files of one attempt, written beside the reading: nothing of them counts before the attempt commits.
+
+Rows of a table that many come of are encoded while more of them come, so that little is left to do when a file ends: a
+backlog's last rows are waited for by everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.capture.home_copy import HomeCopies
+from penstock.relation.home import Home
+from penstock.relation.rotation import ROTATION
+from penstock.relation.segment import Encoded, Form, Segment, SegmentWriter
+
+Version = tuple[str, int]
+"""A table and the version of its shape."""
+Waiting = Mapping[Version, list[pa.Table]]
+
+
+class ChangeFiles:
+    """One thread writes, in the order in which it was told to; at most one file's worth is ahead of it."""
+
+    def __init__(self, home: Home, copies: HomeCopies, form_of: Callable[[str, pa.Table], Form]) -> None:
+        self.written: dict[str, list[Segment]] = {}
+        self._home = home
+        self._copies = copies
+        self._form_of = form_of
+        self._growing: dict[Version, _Growing] = {}  # only the thread looks at it
+        self._writer = ThreadPoolExecutor(1, "penstock-segments")
+        self._side_by_side = ThreadPoolExecutor(4, "penstock-files")
+        self._ending: list[Future[None]] = []  # all that was told up to the last `write`
+        self._since: list[Future[None]] = []
+
+    def grow(self, of: Version, parts: list[pa.Table]) -> None:
+        """Encode rows whose file goes on; `write` ends it."""
+        self._since.append(self._writer.submit(self._grow, of, parts))
+
+    def write(self, attempt: int, waiting: Waiting, *, few: bool) -> None:
+        """End what has grown, with what waits behind it, once the files before are written."""
+        _done(self._ending)
+        self._ending = [*self._since, self._writer.submit(self._write, attempt, waiting, few)]
+        self._since = []
+
+    def finish(self) -> None:
+        """Wait until everything is written."""
+        _done([*self._ending, *self._since])
+
+    def close(self) -> None:
+        self._writer.shutdown()
+        self._side_by_side.shutdown()
+
+    def _grow(self, of: Version, parts: list[pa.Table]) -> None:
+        rows = pa.concat_tables(parts)
+        if of not in self._growing:
+            self._growing[of] = _Growing(rows.schema)
+        self._growing[of].append(rows, self._form_of(of[0], rows))
+
+    def _write(self, attempt: int, waiting: Waiting, few: bool) -> None:
+        """Of small commits most of the time is waiting for the disk, which tables can do side by side."""
+        growing, self._growing = self._growing, {}
+        files = sorted({*growing, *waiting})  # earlier shapes of a table first
+        work = partial(self._write_file, attempt, growing, waiting)
+        apart = few and len({table for table, _ in files}) == len(files)
+        list(self._side_by_side.map(work, files) if apart else map(work, files))
+
+    def _write_file(self, attempt: int, growing: Mapping[Version, _Growing], waiting: Waiting, of: Version) -> None:
+        table, version = of
+        done = self.written.setdefault(table, [])
+        writer = SegmentWriter(self._home, self._copies.folder(table), attempt, first=len(done))
+        rows = pa.concat_tables(waiting[of]) if waiting.get(of) else None
+        if of in growing:
+            if rows is not None:
+                growing[of].append(rows, self._form_of(table, rows))
+            done.append(growing[of].end(writer, version))
+        elif rows is not None:
+            for part in (part for piece in self._copies.split(table, rows) for part in ROTATION.parts(piece)):
+                low, high = _positions(part)
+                done.append(writer.write(part, low, high, version=version, form=self._form_of(table, part)))
+
+
+class _Growing:
+    """Rows of one version of a table that are encoded already."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._encoded = Encoded(schema, many=True)
+        self._positions: list[int] = []
+        self._forms: set[Form] = set()
+
+    def append(self, rows: pa.Table, form: Form) -> None:
+        self._encoded.append(rows)
+        self._positions += _positions(rows)
+        self._forms.add(form)
+
+    def end(self, writer: SegmentWriter, version: int) -> Segment:
+        form: Form = "raw" if "raw" in self._forms else "settled"
+        low, high = min(self._positions), max(self._positions)
+        return writer.put(self._encoded, low, high, version=version, form=form)
+
+
+def _done(writing: list[Future[None]]) -> None:
+    for one in writing:
+        one.result()
+
+
+def _positions(rows: pa.Table) -> tuple[int, int]:
+    found = pc.min_max(rows["_lsn"]).as_py()
+    return found["min"], found["max"]

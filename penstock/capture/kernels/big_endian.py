@@ -1,0 +1,48 @@
+"""Numbers as PostgreSQL sends them, at a place that the caller knows to be inside of the data.
+
+The index is unsigned: a negative one would count from the end, and the test for that keeps the compiler from reading
+the bytes as one word (7.5 ns instead of 1 ns for eight of them).
+"""
+
+from __future__ import annotations
+
+import numba as nb
+
+
+@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
+def byte(data, at):  # type: ignore[no-untyped-def]
+    return nb.int64(data[nb.uint64(at)])
+
+
+@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
+def uint16(data, at):  # type: ignore[no-untyped-def]
+    return (byte(data, at) << 8) | byte(data, at + 1)
+
+
+@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
+def int16(data, at):  # type: ignore[no-untyped-def]
+    return nb.int64(nb.int16(uint16(data, at)))
+
+
+@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
+def uint32(data, at):  # type: ignore[no-untyped-def]
+    return (byte(data, at) << 24) | (byte(data, at + 1) << 16) | (byte(data, at + 2) << 8) | byte(data, at + 3)
+
+
+@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
+def int32(data, at):  # type: ignore[no-untyped-def]
+    return nb.int64(nb.int32(uint32(data, at)))
+
+
+@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
+def int64(data, at):  # type: ignore[no-untyped-def]
+    return (
+        (byte(data, at) << 56)
+        | (byte(data, at + 1) << 48)
+        | (byte(data, at + 2) << 40)
+        | (byte(data, at + 3) << 32)
+        | (byte(data, at + 4) << 24)
+        | (byte(data, at + 5) << 16)
+        | (byte(data, at + 6) << 8)
+        | byte(data, at + 7)
+    )

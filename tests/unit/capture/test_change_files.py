@@ -1,0 +1,88 @@
+"""Rows that are encoded while more come are in the same files as if they had all been there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.capture.change_files import ChangeFiles
+from penstock.errors import PenstockError
+from penstock.relation.home import Home
+from penstock.relation.segment import Form
+
+
+class _NoCopies:
+    def folder(self, table: str) -> str:
+        return f"tables/{table}"
+
+    def split(self, table: str, rows: pa.Table) -> list[pa.Table]:
+        return [rows]
+
+
+def form_of(table: str, rows: pa.Table) -> Form:
+    return "raw" if 13 in rows["id"].to_pylist() else "settled"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home.at(tmp_path)
+
+
+@pytest.fixture
+def files(home: Home) -> Iterator[ChangeFiles]:
+    copies: Any = _NoCopies()
+    found = ChangeFiles(home, copies, form_of)
+    yield found
+    found.close()
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "_lsn": pa.array([10 * one for one in ids], pa.int64())})
+
+
+def written(home: Home, files: ChangeFiles, table: str) -> list[list[int]]:
+    return [pq.read_table(home.path(one.path))["id"].to_pylist() for one in files.written[table]]
+
+
+def test_a_file_that_grew(home: Home, files: ChangeFiles) -> None:
+    files.grow(("t", 1), [rows(1, 2), rows(3)])
+    files.grow(("t", 1), [rows(4)])
+    files.write(7, {("t", 1): [rows(5), rows(6)], ("u", 1): [rows(1)]}, few=False)
+    files.grow(("t", 1), [rows(7, 13)])
+    files.write(7, {}, few=False)
+    files.finish()
+    assert written(home, files, "t") == [[1, 2, 3, 4, 5, 6], [7, 13]]
+    assert written(home, files, "u") == [[1]]
+    assert [(one.rows, one.low, one.high, one.form) for one in files.written["t"]] == [
+        (6, 10, 60, "settled"),
+        (2, 70, 130, "raw"),
+    ]
+
+
+def test_earlier_shapes_come_first(home: Home, files: ChangeFiles) -> None:
+    files.grow(("t", 2), [rows(5)])
+    files.write(7, {("t", 1): [rows(1)], ("t", 2): [rows(6)]}, few=True)
+    files.finish()
+    assert written(home, files, "t") == [[1], [5, 6]]
+    assert [one.version for one in files.written["t"]] == [1, 2]
+
+
+def test_nothing_is_written_before_its_file_ends(home: Home, files: ChangeFiles) -> None:
+    files.grow(("t", 1), [rows(1)])
+    files.finish()
+    assert files.written == {}
+
+
+def test_an_error_is_not_lost(files: ChangeFiles) -> None:
+    def refuse(table: str, rows: pa.Table) -> Form:
+        raise PenstockError("no", hint="-")
+
+    files._form_of = refuse
+    files.grow(("t", 1), [rows(1)])
+    with pytest.raises(PenstockError):
+        files.finish()
