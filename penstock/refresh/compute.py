@@ -7,7 +7,8 @@ that both give the same thing: the exact changes of the view and of what its ope
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -211,7 +212,8 @@ def _bind(frames: Frames) -> None:
 def _collect(reader: Reader, rendered: Rendered, frames: Frames, stored: Stored) -> dict[str, pa.Table]:
     """All outputs by one query, through Arrow."""
     _bind(frames)
-    rows = to_arrow(reader.spark().sql(rendered.sql))
+    with _parts(reader, rendered):
+        rows = to_arrow(reader.spark().sql(rendered.sql))
     return {name: _take(rows, name, relation) for name, relation in stored.relations.items()}
 
 
@@ -228,7 +230,23 @@ def _take(rows: pa.Table, output: str, relation: Relation) -> pa.Table:
 def _outputs(reader: Reader, rendered: Rendered, frames: Frames, stored: Stored) -> dict[str, DataFrame]:
     """Each output as a query of its own, for results that may be large."""
     _bind(frames)
-    return {name: reader.spark().sql(rendered.program.outputs[name].sql) for name in stored.relations}
+    with _parts(reader, rendered):
+        return {name: reader.spark().sql(rendered.parted.outputs[name].sql) for name in stored.relations}
+
+
+@contextmanager
+def _parts(reader: Reader, rendered: Rendered) -> Iterator[None]:
+    """What the queries share, computed once, while they are planned; what they hold of it then stays with them."""
+    spark, made = reader.spark(), list[str]()
+    try:
+        for part in rendered.parted.parts:
+            name = placeholder(part.read)
+            spark.sql(part.sql).localCheckpoint().createOrReplaceTempView(name)
+            made.append(name)
+        yield
+    finally:
+        for name in made:
+            spark.catalog.dropTempView(name)
 
 
 def _minus(reader: Reader, rows: pa.Table, stored: Stored, name: str) -> pa.Table:

@@ -26,8 +26,13 @@ class Rendered:
     program: Program
 
     @cached_property
+    def parted(self) -> Program:
+        """As it is run."""
+        return self.program.parted()
+
+    @cached_property
     def sql(self) -> str:
-        return self.program.combined_sql()
+        return self.parted.combined_sql()
 
     @cached_property
     def in_memory(self) -> Rendered:

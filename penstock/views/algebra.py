@@ -15,7 +15,7 @@ from penstock.relation.types import PgType
 from penstock.views.expr import Call, Col, Expr
 
 Form = Literal["delta", "before", "after"]
-Kind = Literal["delta", "before", "after", "rows", "state", "terms"]
+Kind = Literal["delta", "before", "after", "rows", "state", "terms", "part", "part_rows"]
 
 
 @dataclass(frozen=True)

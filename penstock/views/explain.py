@@ -41,6 +41,8 @@ def explain(view: View, changed: frozenset[str] | None = None) -> str:
     lines.append(f"when {', '.join(sorted(moved)) or 'nothing'} changes:")
     program = delta(view, moved, "postgres")
     lines += [f"  {law}" for law in program.laws]
+    if parts := program.parted().parts:
+        lines.append(f"  {len(parts)} queries before it compute what it uses again and again")
     reached = {one.read: one for one in program.reach}
     for read in sorted(program.reads, key=str):
         lines.append(f"  reads {read.kind} of {read.relation}{_only(reached.get(read))}")

@@ -9,11 +9,11 @@ this is only for what is in memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
 
 from penstock.relation.schema import Column
 from penstock.views.algebra import Filter, Form, Join, Leaf, Node, Project, Read, UnionAll, outputs, walk
 from penstock.views.expr import BOOL, INT4, Col, Expr, call
+from penstock.views.rewrites.tree import rebuilt
 
 TERM = "_term"
 
@@ -37,7 +37,7 @@ class _Pass:
     def visit(self, node: Node) -> Node:
         if id(node) not in self._made:
             found = self._joined(node) if isinstance(node, UnionAll) else None
-            self._made[id(node)] = found or _over(node, self)
+            self._made[id(node)] = found or rebuilt(node, self.visit)
         return self._made[id(node)]
 
     def _joined(self, node: UnionAll) -> Node | None:
@@ -116,18 +116,3 @@ def _leaf(leaves: Sequence[Leaf], terms: int, number: str) -> Leaf | None:
         return None
     read = Read("terms", first.read.relation, forms)
     return Leaf(read, (*first.columns, (number, Column(TERM, INT4, "int", nullable=False))))
-
-
-def _over(node: Node, pass_: _Pass) -> Node:
-    """The same operator over what the pass makes of its inputs."""
-    changed: dict[str, object] = {}
-    for field in fields(node):
-        value = getattr(node, field.name)
-        if isinstance(value, Node):
-            changed[field.name] = pass_.visit(value)
-        elif isinstance(value, tuple) and value and all(isinstance(one, Node) for one in value):
-            changed[field.name] = tuple(pass_.visit(one) for one in value)
-    same = all(new is getattr(node, name) for name, new in changed.items() if not isinstance(new, tuple))
-    if same and all(new == getattr(node, name) for name, new in changed.items() if isinstance(new, tuple)):
-        return node
-    return replace(node, **changed)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sqlglot import exp
@@ -27,6 +27,7 @@ from penstock.views.algebra import (
     walk,
 )
 from penstock.views.one_join import one_join
+from penstock.views.parts import MOST, shared_parts
 from penstock.views.reach import Reach, reach
 from penstock.views.render import IN_MEMORY, SPARK, Dialect, Renderer, dialect_of
 from penstock.views.render.block import select
@@ -55,6 +56,20 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Rows that several places of a program read: computed before it, and bound as `read`."""
+
+    read: Read
+    tree: Node
+    dialect: Dialect
+
+    @cached_property
+    def sql(self) -> str:
+        weighted = is_weighted(self.tree)
+        return self.dialect.text(_statement(Renderer(self.dialect, [self.tree]), self.tree, weighted=weighted))
+
+
+@dataclass(frozen=True)
 class Program:
     """`outputs` are the view and every operator state, by name; one that cannot change selects no rows.
 
@@ -65,12 +80,15 @@ class Program:
     rows     the input's plain rows at the end: used columns
     state    an operator state's rows at the start, as a Z-set like `before`
     terms    the `forms` of an input one after the other, with the number of each, from 0 on, as `_term`
+
+    `parts` are computed before the outputs, in order, each over `reads` and the parts before it.
     """
 
     outputs: Mapping[str, Output]
     reads: frozenset[Read]
     laws: tuple[str, ...]
     dialect: Dialect
+    parts: tuple[Part, ...] = ()
 
     @cached_property
     def reach(self) -> tuple[Reach, ...]:
@@ -82,6 +100,13 @@ class Program:
         trees = one_join({name: output.tree for name, output in self.outputs.items()})
         columns = {name: output.columns for name, output in self.outputs.items()}
         return _program(columns, trees, self.laws, IN_MEMORY if self.dialect is SPARK else self.dialect)
+
+    def parted(self, most: int = MOST) -> Program:
+        """The same with what it uses again and again computed before: see `parts`."""
+        found, trees = shared_parts({name: output.tree for name, output in self.outputs.items()}, most)
+        parts = tuple(Part(leaf.read, tree, self.dialect) for leaf, tree in found)
+        left = {name: replace(output, tree=trees[name]) for name, output in self.outputs.items()}
+        return replace(self, outputs=left, parts=parts) if parts else self
 
     def combined_sql(self) -> str:
         """All outputs in one SELECT (Spark): `_weight`, and a struct column per output named as it.
@@ -164,8 +189,8 @@ def _program(
     return Program(made, reads, laws, dialect)
 
 
-def _statement(render: Renderer, tree: Node) -> exp.Expr:
-    query = select(render.block(tree), render.dialect, weighted=True)
+def _statement(render: Renderer, tree: Node, *, weighted: bool = True) -> exp.Expr:
+    query = select(render.block(tree), render.dialect, weighted=weighted)
     if render.ctes:
         query.set("with_", exp.With(expressions=render.ctes))
     return query

@@ -24,9 +24,13 @@ class Spark:
         self.session = session
 
     def bind(self, read: Read, table: pa.Table) -> None:
-        self.session.createDataFrame(table).createOrReplaceTempView(placeholder(read))
+        whole = table.combine_chunks()  # Spark 4.2 stops reading at a chunk without rows
+        self.session.createDataFrame(whole).createOrReplaceTempView(placeholder(read))
 
     def outputs(self, program: Program) -> dict[str, pa.Table]:
+        program = program.parted()
+        for part in program.parts:
+            self.session.sql(part.sql).localCheckpoint().createOrReplaceTempView(placeholder(part.read))
         whole = self.session.sql(program.combined_sql()).toArrow()
         return {name: _of_output(whole, name) for name in program.outputs}
 

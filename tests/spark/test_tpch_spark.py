@@ -1,7 +1,9 @@
-"""The queries of TPC-H on Spark, through two rounds of changes to every table."""
+"""The queries of TPC-H on Spark, through two rounds of changes to every table, and ten in a soak."""
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING
@@ -18,10 +20,6 @@ from penstock.embedded import EmbeddedPostgres
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROUNDS = 2
-# Aggregates, LIMIT, EXISTS, an outer join, a CTE used twice, NOT IN with count(DISTINCT), NOT EXISTS and a scalar.
-FEW = ["q1", "q3", "q4", "q13", "q15", "q16", "q22"]
-
 
 @pytest.fixture(scope="module")
 def tpch(catalog_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tpch]:
@@ -34,13 +32,25 @@ def tpch(catalog_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("names", [FEW, pytest.param(list(QUERIES), marks=pytest.mark.matrix)], ids=["few", "all"])
-def test_queries_follow(spark: SparkSession, interpreted: None, tpch: Tpch, names: list[str]) -> None:
+def test_queries_follow(spark: SparkSession, interpreted: None, tpch: Tpch) -> None:
+    run(spark, tpch, seed=8, rounds=2)
+
+
+@pytest.mark.matrix
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_a_soak_of_ten_rounds(spark: SparkSession, interpreted: None, tpch: Tpch) -> None:
+    seed = int(os.environ.get("PENSTOCK_SEED", time.time_ns() // 10**9))
+    print(f"PENSTOCK_SEED={seed}", flush=True)
+    run(spark, tpch, seed, rounds=10)
+
+
+def run(spark: SparkSession, tpch: Tpch, seed: int, rounds: int) -> None:
     follower, seen = Follower(Spark(spark), tpch), dict[str, int]()
-    for name in names:
+    for name in QUERIES:
         follower.start(name, tiny(name))
-    random = Random(8)
-    for _ in range(ROUNDS):
+    random = Random(seed)
+    for _ in range(rounds):
         changed = tpch.change(random)
         follower.moved()
         for view in follower.views:

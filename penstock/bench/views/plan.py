@@ -53,7 +53,10 @@ def planned(name: str, relations: dict[str, Relation], typer: Typer) -> tuple[fl
     view = compile_view(name, QUERIES[name], resolve=lambda parts: relations[parts[-1]], typer=typer)
     program = delta(view, frozenset(one.name for one in view.inputs))
     done = time.process_time()
-    program.combined_sql()
+    parted = program.parted()
+    for part in parted.parts:
+        assert part.sql
+    parted.combined_sql()
     return done - start, time.process_time() - start
 
 

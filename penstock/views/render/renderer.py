@@ -99,7 +99,7 @@ def is_weighted(node: Node) -> bool:
     """False where every row counts once: plain rows and groups."""
     match node:
         case Leaf():
-            return node.read.kind != "rows"
+            return node.read.kind not in ("rows", "part_rows")
         case Constants() | Group() | Repeat() | Window():
             return False
         case Negate() | Net() | Shift() | Weigh():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from penstock.views.algebra import (
     Aggregate,
@@ -55,3 +55,18 @@ def bottom_up(node: Node, step: Callable[[Node], Node]) -> Node:
     rebuilt = over(node, below)
     found = step(rebuilt)
     return found if found == rebuilt else bottom_up(found, step)
+
+
+def rebuilt(node: Node, visit: Callable[[Node], Node]) -> Node:
+    """The same operator, of a query or of a change, over what `visit` makes of its inputs; itself if these stay."""
+    changed: dict[str, object] = {}
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if isinstance(value, Node):
+            changed[field.name] = visit(value)
+        elif isinstance(value, tuple) and value and all(isinstance(one, Node) for one in value):
+            changed[field.name] = tuple(visit(one) for one in value)
+    same = all(new is getattr(node, name) for name, new in changed.items() if not isinstance(new, tuple))
+    if same and all(new == getattr(node, name) for name, new in changed.items() if isinstance(new, tuple)):
+        return node
+    return replace(node, **changed)  # type: ignore[arg-type]
