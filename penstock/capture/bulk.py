@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import select
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,6 +55,14 @@ class Chunk:
     start: int = 0
     buffer: Buffer | None = None
     reached: int = 0  # everything up to this LSN has been read, as a keepalive says it
+
+
+def joined(chunks: Sequence[Chunk]) -> Chunk:
+    """The messages of several chunks of a stream, in room of their own."""
+    before = np.cumsum([0, *(chunk.used for chunk in chunks)])
+    data = np.concatenate([chunk.data[: chunk.used] for chunk in chunks])
+    ends = [chunk.ends[: chunk.messages] + start for chunk, start in zip(chunks, before[:-1], strict=True)]
+    return Chunk(data, np.concatenate(ends), sum(chunk.messages for chunk in chunks), int(before[-1]))
 
 
 class BulkReader:

@@ -12,13 +12,16 @@ import queue
 import select
 import threading
 import time
+from contextlib import suppress
 from typing import Protocol
 
-from penstock.capture.bulk import Buffer, Chunk
+from penstock.capture.bulk import Buffer, Chunk, joined
+from penstock.capture.kernels.frames import STREAM
 
 _BUFFERS = 3
 _TICK = 0.25  # seconds between looks at the clock and at close()
 _FLOW = 2 << 20  # bytes a second: some ten thousand rows; one commit a millisecond is a fifth of it
+_SMALL = 64 << 10  # bytes of chunks that are put together: to decode two messages costs as much as a hundred
 
 
 class Reader(Protocol):
@@ -50,6 +53,7 @@ class Feed:
         self._free: queue.SimpleQueue[Buffer | None] = queue.SimpleQueue()
         self._chunks: queue.SimpleQueue[Chunk | Exception | None] = queue.SimpleQueue()
         self._closing = threading.Event()
+        self._behind: list[Chunk | Exception | None] = []  # taken from the queue, and to be given next
         self._over: Exception | bool = False
         self._rate, self._read_at = 0.0, time.monotonic()
         for _ in range(_BUFFERS):
@@ -70,15 +74,35 @@ class Feed:
                 raise self._over
             return None
         try:
-            item = self._chunks.get(timeout=timeout) if timeout > 0 else self._chunks.get_nowait()
+            item = self._behind.pop() if self._behind else self._next(timeout)
         except queue.Empty:
             return None
         if isinstance(item, Chunk):
-            return item
+            return self._with_more(item)
         self._over = True if item is None else item
         if item is not None:
             raise item
         return None
+
+    def _next(self, timeout: float) -> Chunk | Exception | None:
+        return self._chunks.get(timeout=timeout) if timeout > 0 else self._chunks.get_nowait()
+
+    def _with_more(self, first: Chunk) -> Chunk:
+        """Together with the small ones that wait behind it, as if they had come at once."""
+        found = [first]
+        with suppress(queue.Empty):
+            while _is_small(found[-1]) and sum(chunk.used for chunk in found) < _SMALL:
+                item = self._next(0)
+                if not isinstance(item, Chunk) or not _is_small(item):
+                    self._behind.append(item)
+                    break
+                found.append(item)
+        if len(found) == 1:
+            return first
+        whole = joined(found)
+        for chunk in found:
+            self.give_back(chunk)
+        return whole
 
     def give_back(self, chunk: Chunk) -> None:
         if chunk.buffer is not None:
@@ -126,3 +150,8 @@ class Feed:
     def _wait(self) -> bool:
         ready, _, _ = select.select([self._reader.socket, self._woken], [], [], _TICK)
         return bool(ready)
+
+
+def _is_small(chunk: Chunk) -> bool:
+    """Messages of a stream, and few; a pull's chunk may say where its range ends."""
+    return chunk.framing == STREAM and chunk.messages > 0 and chunk.used < _SMALL

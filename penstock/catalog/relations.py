@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Literal, cast
@@ -236,32 +236,23 @@ class Listed:
         return [one for one in self.segments if one.high > after and one.low <= until]
 
 
+SEGMENT = (
+    "s.path, s.rows, s.bytes, s.low, s.high, s.version, s.form, s.first_time, s.last_time, s.checksum, s.ranges"
+)
+
+
 def segments(catalog: Catalog, relation_id: int, after: int, until: int, *, form: Form = "settled") -> list[Segment]:
     """Segments that hold rows of the range (after, until], oldest first. Raises if some may be gone."""
-    listed = list_segments(catalog, {relation_id: after}, until, form=form)
-    return listed[relation_id].within(after, until) if relation_id in listed else []
-
-
-def list_segments(
-    catalog: Catalog, after: Mapping[int, int], until: int = (1 << 63) - 1, *, form: Form = "settled"
-) -> dict[int, Listed]:
-    """Of each relation the segments after its position, by one query."""
     rows = catalog.all(
-        "SELECT r.id, r.name, r.retained, s.path, s.rows, s.bytes, s.low, s.high, s.version, s.form, s.first_time, "
-        "s.last_time, s.checksum, s.ranges "
-        "FROM unnest(%s::int[], %s::bigint[]) w (id, after) JOIN relations r ON r.id = w.id LEFT JOIN segments s "
-        "ON s.relation_id = r.id AND s.form = %s AND s.high > w.after AND s.low <= %s ORDER BY s.high, s.id",
-        list(after), [int(position) for position in after.values()], form, until,
+        f"SELECT r.name, r.retained, {SEGMENT} FROM relations r LEFT JOIN segments s "
+        "ON s.relation_id = r.id AND s.form = %s AND s.high > %s AND s.low <= %s WHERE r.id = %s ORDER BY s.high, s.id",
+        form, int(after), until, relation_id,
     )  # fmt: skip
-    found: dict[int, list[Segment]] = {}
-    relations: dict[int, tuple[str, int]] = {}
-    for row in rows:
-        id_, name, retained = row.pop("id"), row.pop("name"), row.pop("retained")
-        relations[id_] = (name, retained)
-        own = found.setdefault(id_, [])
-        if row["path"] is not None:
-            own.append(Segment.from_row(row))
-    return {id_: Listed(name, after[id_], kept, tuple(found[id_])) for id_, (name, kept) in relations.items()}
+    if not rows:
+        return []
+    names, kept = [row.pop("name") for row in rows], [row.pop("retained") for row in rows]
+    found = tuple(Segment.from_row(row) for row in rows if row["path"] is not None)
+    return Listed(names[0], after, kept[0], found).within(after, until)
 
 
 def bases(catalog: Catalog, relation_id: int) -> list[Base]:

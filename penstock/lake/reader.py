@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.catalog import relations
+from penstock.catalog.listing import Listing
 from penstock.catalog.relations import Base, Listed, Relation
 from penstock.catalog.store import Catalog
 from penstock.errors import NotRetained
@@ -56,6 +57,8 @@ PENDING = 1 << 62
 NOTHING_MORE: Mapping[str, str] = {}
 
 Pending = Mapping[int, Sequence[Segment]]
+Asked = dict[tuple[object, ...], Any]
+"""What the catalog answered in a piece of work, by question."""
 T = TypeVar("T")
 
 
@@ -72,18 +75,20 @@ class Reader:
         self._scans: dict[int, tuple[int, DataFrame]] = {}
         self._net = NetChanges()
         self._plain = PlainChanges(SMALL)
+        self._listing = Listing()
         self._shapes: dict[tuple[int, int], Schema] = {}
         self._light: list[Reader] = []
-        self._asked: dict[tuple[object, ...], Any] | None = None
+        self._asked: Asked | None = None
 
-    def beside(self, pending: Pending) -> Reader:
+    def beside(self, pending: Pending, asked: Asked | None = None) -> Reader:
         """The same home with segments that are written but not committed, for one piece of work.
 
-        What it has asked the catalog for stays as it was: files that are replaced meanwhile stay for a while.
+        What it has asked the catalog for, or was asked before, stays as it was: files that are replaced meanwhile stay
+        for a while.
         """
         other = copy(self)
         other._pending = pending
-        other._asked = {}
+        other._asked = {} if asked is None else asked
         return other
 
     def light(self) -> Reader:
@@ -103,11 +108,13 @@ class Reader:
             self._asked[key] = ask(self.catalog, *what)
         return cast(T, self._asked[key])
 
-    def ask_ahead(self, wanted: Mapping[int, int]) -> None:
+    def ask_ahead(self, wanted: Mapping[int, int]) -> Asked:
         """Ask the catalog at once for what a piece of work (`beside`) needs of several relations: their bases, and
-        their segments since these or the given position, whichever is earlier."""
+        their segments since these or the given position, whichever is earlier. Gives all that was asked."""
+        assert self._asked is not None
         newest = self._ask_bases(wanted)
         self._ask_segments({id_: min(position, newest[id_]) for id_, position in wanted.items()})
+        return self._asked
 
     def ask_before_lookups(self, wanted: Sequence[Relation]) -> None:
         """The same where only `lookup` is asked for: what it remembers need not be listed again."""
@@ -125,7 +132,7 @@ class Reader:
 
     def _ask_segments(self, after: Mapping[int, int]) -> None:
         assert self._asked is not None
-        listed = relations.list_segments(self.catalog, after)
+        listed = self._listing.segments(self.catalog, after)
         self._asked |= {(Listed, id_): found for id_, found in listed.items()}
 
     def base(self, relation: Relation) -> Base | None:

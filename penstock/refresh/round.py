@@ -252,7 +252,7 @@ class Round:
         started = time.monotonic()
         try:
             with self._workers.reader() as reader:
-                beside = reader.beside(self._pending)
+                beside = reader.beside(self._pending, task.asked)
                 refresh = self._groups[task.table.relation_id].refresh
                 outcome = refresh.compute(beside, task, self._attempt(task.table))
             return _Result(task, time.monotonic() - started, outcome)

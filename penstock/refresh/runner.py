@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.run")
 
 _LONGEST_PAUSE = 30.0
-_SOON = 0.01  # seconds to the next look where changes come in
+_SOON = 0.0  # seconds to the next look where changes come in: each costs what it takes
 _VIEWS = 30.0  # seconds between two looks at the views of sources
 
 

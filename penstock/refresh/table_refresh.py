@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from penstock.catalog import relations, stream_tables
@@ -12,7 +12,7 @@ from penstock.catalog.store import Catalog
 from penstock.catalog.stream_tables import StreamTable
 from penstock.cut import Frontier
 from penstock.errors import NotRetained, Suspended
-from penstock.lake.reader import PENDING, Reader
+from penstock.lake.reader import PENDING, Asked, Reader
 from penstock.refresh import compute
 from penstock.refresh.answers import Answer
 from penstock.refresh.compute import Input, Prepared, Stored
@@ -38,12 +38,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Task:
-    """A decision, and what carrying it out reads."""
+    """A decision, what carrying it out reads and writes, and what the catalog said of that."""
 
     table: StreamTable
     decision: Decision
-    inputs: Sequence[Input]
-    changed_rows: int | None
+    inputs: Sequence[Input] = ()
+    outputs: Mapping[str, Relation] = field(default_factory=dict)
+    changed_rows: int | None = None
+    asked: Asked = field(default_factory=dict, repr=False)
 
 
 def check_forward(table: StreamTable, target: Frontier) -> None:
@@ -84,28 +86,28 @@ class TableRefresh:
             self._plans.of(table, list(standing.known.values()))  # raises what suspends it, also when nothing changed
         marked = "asked for" if table.name in self._anew else table.reinit_reason
         if before is not None and marked is None and (before == target or standing.is_quiet(table)):
-            return Task(table, decide(situation()), (), None)
+            return Task(table, decide(situation()))
         basis = None if marked else before
         inputs = [self._input(standing.known[one], basis, target, pending) for one in table.inputs]
+        outputs = self._outputs(table)
+        asked = reader.ask_ahead({
+            **{one.relation.id: one.before for one in inputs},
+            **{one.id: PENDING for one in outputs.values()},
+        })  # fmt: skip
         lost = None if basis is None else _lost(inputs)
         if basis is None or lost:
-            return Task(table, decide(situation(reinitialize=marked or lost)), inputs, None)
-        reader.ask_ahead({one.relation.id: one.before for one in inputs})
+            return Task(table, decide(situation(reinitialize=marked or lost)), inputs, outputs, asked=asked)
         changed = sum(reader.changed_rows(one.relation, one.before, one.after) for one in inputs)
         total, costs = 0, UNKNOWN
         if changed > VERY_FEW_ROWS and table.mode == Mode.AUTO:
             total = sum(compute.size(reader, one.relation) for one in inputs)
             costs = learned(self._catalog, table.relation_id)
-        return Task(table, decide(situation(changed, total, costs=costs)), inputs, changed)
+        return Task(table, decide(situation(changed, total, costs=costs)), inputs, outputs, changed, asked)
 
     def compute(self, reader: Reader, task: Task, attempt: int) -> Outcome:
-        table, decision, inputs = task.table, task.decision, task.inputs
-        plan, stored = self._planned(table)
-        outputs = stored.relations
-        reader.ask_ahead({
-            **{one.relation.id: one.before for one in inputs},
-            **{one.id: PENDING for one in outputs.values()},
-        })  # fmt: skip
+        """`reader` knows what was asked for the task."""
+        table, decision, inputs, outputs = task.table, task.decision, task.inputs, task.outputs
+        plan, stored = self._planned(task)
         writers = {name: SegmentWriter(reader.home, one.folder, attempt) for name, one in outputs.items()}
         chosen = decision.action is Action.FULL and table.mode == Mode.AUTO and table.round is not None
         found: compute.Changes | None = None
@@ -121,14 +123,17 @@ class TableRefresh:
 
     def prepared(self, reader: Reader, task: Task) -> Prepared | None:
         """What a differential refresh would read; None if nothing changed that the view can see."""
-        plan, stored = self._planned(task.table)
+        plan, stored = self._planned(task)
         return compute.prepare(reader, plan, task.inputs, stored)
 
-    def _planned(self, table: StreamTable) -> tuple[Plan, Stored]:
+    def _planned(self, task: Task) -> tuple[Plan, Stored]:
+        plan = self._plans.of(task.table, list(self._standing.known.values()))
+        return plan, Stored(task.outputs, task.table.round)
+
+    def _outputs(self, table: StreamTable) -> dict[str, Relation]:
         relation = self._standing.known[table.relation_id]
-        outputs = {compute.VIEW: relation}
-        outputs |= {one.name.rpartition("#")[2]: one for one in relations.states_of(self._catalog, relation)}
-        return self._plans.of(table, list(self._standing.known.values())), Stored(outputs, table.round)
+        states = relations.states_of(self._catalog, relation)
+        return {compute.VIEW: relation, **{one.name.rpartition("#")[2]: one for one in states}}
 
     def _input(self, relation: Relation, before: Frontier | None, target: Frontier, pending: Collection[int]) -> Input:
         if relation.kind == "table":

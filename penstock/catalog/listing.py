@@ -1,0 +1,83 @@
+"""Segments of relations, listed again and again: only those that are new are read from the catalog.
+
+A segment never changes, and once it is settled it stays until it is removed. So what was listed before is still all
+there, and with the new ones complete, exactly if there are now as many as both together; else the list is read anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.catalog.relations import SEGMENT, Listed
+from penstock.catalog.store import Catalog
+from penstock.relation.segment import Segment
+
+_ALL = -1  # before the number of any segment
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The settled segments after a position, by their last positions and numbers."""
+
+    after: int
+    segments: Mapping[tuple[int, int], Segment]
+
+    @property
+    def last(self) -> int:
+        return max((number for _, number in self.segments), default=_ALL)
+
+    def since(self, after: int) -> _Known:
+        """Those after a later position, if that leaves out so many that it is worth it."""
+        left = {place: one for place, one in self.segments.items() if one.high > after}
+        return _Known(after, left) if len(left) < len(self.segments) // 2 else self
+
+
+class Listing:
+    """What was listed last of each relation: replaced as a whole, so that threads may share it."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, _Known] = {}
+
+    def segments(self, catalog: Catalog, after: Mapping[int, int]) -> dict[int, Listed]:
+        """Of each relation the settled segments after its position, oldest first."""
+        known = {id_: self._usable(id_, position) for id_, position in after.items()}
+        found, incomplete = self._ask(catalog, known)
+        if incomplete:
+            again, _ = self._ask(catalog, {id_: _Known(after[id_], {}) for id_ in incomplete})
+            found |= again
+        return found
+
+    def _usable(self, relation_id: int, after: int) -> _Known:
+        known = self._known.get(relation_id)
+        return _Known(after, {}) if known is None or known.after > after else known.since(after)
+
+    def _ask(self, catalog: Catalog, known: Mapping[int, _Known]) -> tuple[dict[int, Listed], list[int]]:
+        """The lists that are complete, and the relations whose lists are not."""
+        rows = catalog.all(
+            f"SELECT r.id, r.name, r.retained, t.there, s.id AS number, {SEGMENT} "
+            "FROM unnest(%s::int[], %s::bigint[], %s::bigint[]) w (id, after, last) JOIN relations r ON r.id = w.id "
+            "JOIN LATERAL (SELECT count(*) AS there FROM segments "
+            "  WHERE relation_id = w.id AND form = 'settled' AND high > w.after) t ON true "
+            "LEFT JOIN segments s "
+            "ON s.relation_id = w.id AND s.form = 'settled' AND s.high > w.after AND s.id > w.last",
+            list(known), [int(one.after) for one in known.values()], [one.last for one in known.values()],
+        )  # fmt: skip
+        new: dict[int, dict[tuple[int, int], Segment]] = {}
+        about: dict[int, tuple[str, int, int]] = {}
+        for row in rows:
+            id_, number = row.pop("id"), row.pop("number")
+            about[id_] = row.pop("name"), row.pop("retained"), row.pop("there")
+            own = new.setdefault(id_, {})
+            if number is not None:
+                own[row["high"], number] = Segment.from_row(row)
+        found, incomplete = {}, []
+        for id_, (name, retained, there) in about.items():
+            every = {**known[id_].segments, **new[id_]}
+            if len(every) != there:
+                incomplete.append(id_)
+                continue
+            whole = _Known(known[id_].after, dict(sorted(every.items())) if new[id_] else every)
+            self._known[id_] = whole
+            found[id_] = Listed(name, whole.after, retained, tuple(whole.segments.values()))
+        return found, incomplete
