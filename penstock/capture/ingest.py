@@ -392,7 +392,7 @@ class Ingest:
         attempt = self._write()
         self._files.finish()
         hit("ingest.files_written")
-        with self._catalog.commit(self.lease, attempt, "ingest") as commit:
+        with self._catalog.commit(self.lease, attempt, "ingest") as commit, commit.connection.pipeline():
             known = relations.ids_of_source(self._catalog, self.source.id)
             self._shapes.record(commit, self.source.id, known)
             for table, done in self._files.written.items():

@@ -27,7 +27,7 @@ class Sighting:
 
 def saw(catalog: Catalog, source_id: int, seen: Sequence[Sighting]) -> None:
     """All keys that hold now; what is not among them does not."""
-    with catalog.connection.transaction():
+    with catalog.connection.pipeline(), catalog.connection.transaction():
         catalog.connection.execute(
             "DELETE FROM foreign_keys WHERE source_id = %s AND identity <> ALL(%s)",
             (source_id, [one.identity for one in seen]),

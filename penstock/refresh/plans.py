@@ -21,14 +21,15 @@ from penstock.views import Relation as Input
 
 @dataclass(frozen=True)
 class Rendered:
-    """A program and its SQL, made when first asked for."""
+    """A program and its SQL, made when first asked for; `cut`: what it shares may be computed before it."""
 
     program: Program
+    cut: bool = True
 
     @cached_property
     def parted(self) -> Program:
         """As it is run."""
-        return self.program.parted()
+        return self.program.parted() if self.cut else self.program
 
     @cached_property
     def sql(self) -> str:
@@ -49,7 +50,7 @@ class Plan:
 
     def full(self) -> Rendered:
         if "full" not in self._rendered:
-            self._rendered["full"] = Rendered(full(self.view, "spark"))
+            self._rendered["full"] = Rendered(full(self.view, "spark"), cut=False)
         return self._rendered["full"]
 
     def delta(

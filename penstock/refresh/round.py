@@ -367,7 +367,7 @@ class Round:
             self.moves.extend(group.done.values())
             return
         hit("refresh.files_written")
-        with self._catalog.commit(self._lease, group.attempt, "refresh") as commit:
+        with self._catalog.commit(self._lease, group.attempt, "refresh") as commit, commit.connection.pipeline():
             for relation_id, segments in pending.items():
                 relations.record_segments(commit, relation_id, at_round(segments, commit.round))
             stream_tables.reach_all(commit, {id_: done.frontier for id_, done in moved.items()})

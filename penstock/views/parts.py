@@ -35,7 +35,7 @@ from penstock.views.algebra import (
 from penstock.views.render.renderer import is_weighted
 from penstock.views.rewrites.tree import rebuilt
 
-MOST = 400  # what a program may weigh, everything counted as often as it is used
+MOST = 200  # what a program may weigh, everything counted as often as it is used
 _WORTH = 4  # a part is a query more: the share of `MOST` that it must save at least
 
 
