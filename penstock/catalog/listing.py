@@ -1,7 +1,8 @@
 """Segments of relations, listed again and again: only those that are new are read from the catalog.
 
-A segment never changes, and once it is settled it stays until it is removed. So what was listed before is still all
-there, and with the new ones complete, exactly if there are now as many as both together; else the list is read anew.
+A segment never changes, and once it is settled it stays until it is removed. So with those that are new, what was
+listed before is all that there can be; the numbers of those that are there say what of it was removed. If a number is
+unknown (the transaction that took it ended after one that took a later number), the list is read anew.
 """
 
 from __future__ import annotations
@@ -55,29 +56,33 @@ class Listing:
     def _ask(self, catalog: Catalog, known: Mapping[int, _Known]) -> tuple[dict[int, Listed], list[int]]:
         """The lists that are complete, and the relations whose lists are not."""
         rows = catalog.all(
-            f"SELECT r.id, r.name, r.retained, t.there, s.id AS number, {SEGMENT} "
+            f"SELECT r.id, r.name, r.retained, s.id AS number, {SEGMENT}, "
+            "CASE WHEN row_number() OVER (PARTITION BY r.id) = 1 THEN t.there END AS there "
             "FROM unnest(%s::int[], %s::bigint[], %s::bigint[]) w (id, after, last) JOIN relations r ON r.id = w.id "
-            "JOIN LATERAL (SELECT count(*) AS there FROM segments "
+            "JOIN LATERAL (SELECT coalesce(array_agg(id), '{}') AS there FROM segments "
             "  WHERE relation_id = w.id AND form = 'settled' AND high > w.after) t ON true "
             "LEFT JOIN segments s "
             "ON s.relation_id = w.id AND s.form = 'settled' AND s.high > w.after AND s.id > w.last",
             list(known), [int(one.after) for one in known.values()], [one.last for one in known.values()],
         )  # fmt: skip
         new: dict[int, dict[tuple[int, int], Segment]] = {}
-        about: dict[int, tuple[str, int, int]] = {}
+        about: dict[int, tuple[str, int, frozenset[int]]] = {}
         for row in rows:
-            id_, number = row.pop("id"), row.pop("number")
-            about[id_] = row.pop("name"), row.pop("retained"), row.pop("there")
+            id_, number, there = row.pop("id"), row.pop("number"), row.pop("there")
+            name, retained = row.pop("name"), row.pop("retained")
+            if there is not None:
+                about[id_] = name, retained, frozenset(there)
             own = new.setdefault(id_, {})
             if number is not None:
                 own[row["high"], number] = Segment.from_row(row)
         found, incomplete = {}, []
-        for id_, (name, retained, there) in about.items():
-            every = {**known[id_].segments, **new[id_]}
-            if len(every) != there:
+        for id_, (name, retained, numbers) in about.items():
+            listed = {**known[id_].segments, **new[id_]}
+            left = {place: one for place, one in listed.items() if place[1] in numbers}
+            if len(left) < len(numbers):
                 incomplete.append(id_)
                 continue
-            whole = _Known(known[id_].after, dict(sorted(every.items())) if new[id_] else every)
+            whole = _Known(known[id_].after, dict(sorted(left.items())) if new[id_] else left)
             self._known[id_] = whole
             found[id_] = Listed(name, whole.after, retained, tuple(whole.segments.values()))
         return found, incomplete

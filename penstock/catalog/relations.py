@@ -236,9 +236,7 @@ class Listed:
         return [one for one in self.segments if one.high > after and one.low <= until]
 
 
-SEGMENT = (
-    "s.path, s.rows, s.bytes, s.low, s.high, s.version, s.form, s.first_time, s.last_time, s.checksum, s.ranges"
-)
+SEGMENT = "s.path, s.rows, s.bytes, s.low, s.high, s.version, s.form, s.first_time, s.last_time, s.checksum, s.ranges"
 
 
 def segments(catalog: Catalog, relation_id: int, after: int, until: int, *, form: Form = "settled") -> list[Segment]:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from penstock.catalog.relations import Relation
 from penstock.lake.delta_writes import DELETE
 from penstock.lake.inserts import inserts_only
+from penstock.lake.parts import computed
 from penstock.lake.reader import SMALL, Reader, expand, net, same
 from penstock.lake.session import quoted
 from penstock.zset import WEIGHT, among
@@ -125,7 +126,7 @@ class _BySpark:
 
 def _by_spark(reader: Reader, relation: Relation, after: int, until: int) -> _BySpark:
     names = list(relation.schema.names)
-    rows = net(reader.changes(relation, after, until, names), names).localCheckpoint()
+    rows = computed(reader.spark(), net(reader.changes(relation, after, until, names), names))
     counts = rows.agg(
         F.coalesce(F.sum(F.when(F.col(WEIGHT) > 0, F.col(WEIGHT))), F.lit(0)).alias("new"),
         F.coalesce(F.sum(F.when(F.col(WEIGHT) < 0, -F.col(WEIGHT))), F.lit(0)).alias("gone"),

@@ -7,8 +7,8 @@ that both give the same thing: the exact changes of the view and of what its ope
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from penstock.catalog.relations import Relation
 from penstock.errors import RefreshError
 from penstock.lake.arrow_exchange import to_arrow
+from penstock.lake.parts import computed_before
 from penstock.lake.reader import GATHERED, PENDING, SMALL, Reader, expand, net
 from penstock.refresh import reads
 from penstock.refresh.answers import Answer
@@ -234,19 +235,8 @@ def _outputs(reader: Reader, rendered: Rendered, frames: Frames, stored: Stored)
         return {name: reader.spark().sql(rendered.parted.outputs[name].sql) for name in stored.relations}
 
 
-@contextmanager
-def _parts(reader: Reader, rendered: Rendered) -> Iterator[None]:
-    """What the queries share, computed once, while they are planned; what they hold of it then stays with them."""
-    spark, made = reader.spark(), list[str]()
-    try:
-        for part in rendered.parted.parts:
-            name = placeholder(part.read)
-            spark.sql(part.sql).localCheckpoint().createOrReplaceTempView(name)
-            made.append(name)
-        yield
-    finally:
-        for name in made:
-            spark.catalog.dropTempView(name)
+def _parts(reader: Reader, rendered: Rendered) -> AbstractContextManager[None]:
+    return computed_before(reader.spark(), [(placeholder(part.read), part.sql) for part in rendered.parted.parts])
 
 
 def _minus(reader: Reader, rows: pa.Table, stored: Stored, name: str) -> pa.Table:

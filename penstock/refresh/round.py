@@ -191,7 +191,6 @@ class Round:
                     continue
                 while waiting and len(running) < self._workers.most:
                     task = waiting.popleft()
-                    self._attempt(task.table)
                     running.add(self._workers.submit(partial(self._compute, task)))
                 if running:
                     there = len(self._active)
@@ -233,7 +232,8 @@ class Round:
         try:
             with self._workers.reader() as reader:
                 refresh = self._groups[table.relation_id].refresh
-                task = refresh.decide(reader.beside(self._pending), table, self._pending)
+                begin = partial(self._attempt, table)
+                task = refresh.decide(reader.beside(self._pending), table, self._pending, begin)
         except Suspended as why:
             reason = why.message.partition(" is suspended: ")[2]
             self._skip(table, Stays(reason, misfit=True), why)

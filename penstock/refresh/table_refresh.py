@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -77,8 +77,13 @@ class TableRefresh:
         self._ratio = max_change_ratio
         self._anew = anew
 
-    def decide(self, reader: Reader, table: StreamTable, pending: Collection[int]) -> Task:
-        """`reader` sees the segments of `pending` relations, which this round has written. Raises `Suspended`."""
+    def decide(
+        self, reader: Reader, table: StreamTable, pending: Collection[int], begin: Callable[[], object] | None = None
+    ) -> Task:
+        """`reader` sees the segments of `pending` relations, which this round has written. Raises `Suspended`.
+
+        `begin` registers the attempt that will read what is listed from then on, so that its files stay.
+        """
         standing, target = self._standing, self._standing.target_of(table)
         before = table.frontier
         situation = partial(Situation, Mode(table.mode), before, target, max_change_ratio=self._ratio)
@@ -90,6 +95,8 @@ class TableRefresh:
         basis = None if marked else before
         inputs = [self._input(standing.known[one], basis, target, pending) for one in table.inputs]
         outputs = self._outputs(table)
+        if begin is not None:
+            begin()
         asked = reader.ask_ahead({
             **{one.relation.id: one.before for one in inputs},
             **{one.id: PENDING for one in outputs.values()},

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from penstock.relation.schema import Column
 from penstock.views.algebra import (
+    Aggregate,
     Constants,
     Empty,
     Exists,
@@ -26,8 +27,10 @@ from penstock.views.algebra import (
     Project,
     Read,
     Repeat,
+    Scan,
     SemiJoin,
     Shift,
+    UnionAll,
     Window,
     inputs,
     outputs,
@@ -37,11 +40,17 @@ from penstock.views.rewrites.tree import rebuilt
 
 MOST = 200  # what a program may weigh, everything counted as often as it is used
 _WORTH = 4  # a part is a query more: the share of `MOST` that it must save at least
+_TOO_MUCH = 20  # times `MOST`: then parts may be as large as the tables
 
 
-def shared_parts(trees: Mapping[str, Node], most: int = MOST) -> tuple[list[tuple[Leaf, Node]], dict[str, Node]]:
-    """The parts, in the order in which they can be computed, with what reads them; and the trees that are left."""
-    chosen = _chosen([_base(tree) for tree in trees.values()], most)
+def shared_parts(
+    trees: Mapping[str, Node], most: int = MOST, *, in_memory: bool = True
+) -> tuple[list[tuple[Leaf, Node]], dict[str, Node]]:
+    """The parts, in the order in which they can be computed, with what reads them; and the trees that are left.
+
+    Unless everything that is read is small, `in_memory`, parts are such as have no more rows than the changes reach.
+    """
+    chosen = _chosen([_base(tree) for tree in trees.values()], most, in_memory)
     if not chosen:
         return [], dict(trees)
     cutting = _Cutting({id(node): Leaf(_read(number, node), _columns(node)) for number, node in enumerate(chosen)})
@@ -56,15 +65,18 @@ def _base(node: Node) -> Node:
     return node
 
 
-def _chosen(roots: Sequence[Node], most: int) -> list[Node]:
+def _chosen(roots: Sequence[Node], most: int, in_memory: bool) -> list[Node]:
     """What saves most first, until the rest is small enough; then in the order of computing."""
     found: dict[int, Node] = {}
     while True:
         uses = _Uses.of([*roots, *found.values()], found)
         if uses.weight <= most:
             break
-        best = max(uses.nodes, key=uses.saving, default=None)
-        if best is None or uses.saving(best) * _WORTH < most:
+        few = [node for node in uses.nodes if in_memory or comes_of_changes(node)]
+        best = max(few, key=uses.saving, default=None)
+        if (best is None or not _worth(uses.saving(best), most)) and uses.weight > most * _TOO_MUCH:
+            best = max(uses.nodes, key=uses.saving, default=None)  # rather rows that are many than a plan that is
+        if best is None or not _worth(uses.saving(best), most):
             break
         found[id(best)] = best
     order = _Uses.of(roots, {}).nodes  # inputs before what reads them
@@ -108,6 +120,33 @@ class _Uses:
             self.weights[id(node)] = _weight(node) + below
             self.nodes.append(node)
         return self.weights[id(node)]
+
+
+def _worth(saving: int, most: int) -> bool:
+    return saving > 0 and saving * _WORTH >= most
+
+
+def comes_of_changes(node: Node) -> bool:
+    """Whether all its rows are of changes, or reached by them, and not those of a whole table."""
+    match node:
+        case Leaf():
+            return node.read.kind == "delta" or "delta" in node.read.forms
+        case Scan() | Aggregate():  # of a query, not of a change
+            return False
+        case Constants() | Empty():
+            return True
+        case Join():
+            return any(comes_of_changes(child) for child in node.inputs)
+        case UnionAll():
+            return all(comes_of_changes(child) for child in node.inputs)
+        case OuterJoin():
+            return comes_of_changes(node.left) and (not node.full or comes_of_changes(node.right))
+        case SemiJoin():
+            return comes_of_changes(node.input) or comes_of_changes(node.by)
+        case Shift():
+            return comes_of_changes(node.change)
+        case _:
+            return comes_of_changes(node.input)
 
 
 def _weight(node: Node) -> int:

@@ -101,9 +101,11 @@ class Program:
         columns = {name: output.columns for name, output in self.outputs.items()}
         return _program(columns, trees, self.laws, IN_MEMORY if self.dialect is SPARK else self.dialect)
 
-    def parted(self, most: int = MOST) -> Program:
+    def parted(self, most: int = MOST, *, in_memory: bool | None = None) -> Program:
         """The same with what it uses again and again computed before: see `parts`."""
-        found, trees = shared_parts({name: output.tree for name, output in self.outputs.items()}, most)
+        small = self.dialect.in_memory if in_memory is None else in_memory
+        given = {name: output.tree for name, output in self.outputs.items()}
+        found, trees = shared_parts(given, most, in_memory=small)
         parts = tuple(Part(leaf.read, tree, self.dialect) for leaf, tree in found)
         left = {name: replace(output, tree=trees[name]) for name, output in self.outputs.items()}
         return replace(self, outputs=left, parts=parts) if parts else self

@@ -17,6 +17,10 @@ from penstock.relation.types import PgType
 
 SCHEMA = Schema((Column("id", PgType(23, -1, "integer"), "int"),))
 LAST = (1 << 62) - 1
+_BESIDE = """
+    INSERT INTO segments (relation_id, attempt_id, round, waiting, path, rows, bytes, low, high, version, form, ranges)
+    SELECT %s, min(id), min(id), false, 'f2', 1, 1, 2, 2, 1, 'settled', '{}' FROM attempts
+"""
 
 
 def made(catalog: Catalog, names: list[str]) -> list[int]:
@@ -70,13 +74,26 @@ def test_a_segment_that_was_numbered_before_others_and_came_after_them_is_seen(p
         ps.catalog.commit(lease, None, "test") as commit,
     ):
         relations.record_segments(commit, relation, [one(1, 1, 1)])
-        beside.execute(
-            "INSERT INTO segments (relation_id, attempt_id, round, waiting, path, rows, bytes, low, high, version, "
-            "form, ranges) SELECT %s, min(id), min(id), false, 'f2', 1, 1, 2, 2, 1, 'settled', '{}' FROM attempts",
-            (relation,),
-        )
+        beside.execute(_BESIDE, (relation,))
         assert seen(listing, ps.catalog, relation) == ["f2"]
     assert [segment.path for segment in listing.segments(ps.catalog, {relation: -1})[relation].segments] == ["f1", "f2"]
+
+
+def test_one_that_came_late_does_not_stand_in_for_one_that_went(ps: penstock.Session) -> None:
+    """There are as many as before, and not the same."""
+    (relation,) = made(ps.catalog, ["a"])
+    listing = Listing()
+    added(ps.catalog, relation, [one(0, 0, 0)])
+    with (
+        ps.catalog.lease("slow") as lease,
+        ps.catalog.another() as beside,
+        ps.catalog.commit(lease, None, "test") as commit,
+    ):
+        relations.record_segments(commit, relation, [one(1, 1, 1)])
+        beside.execute(_BESIDE, (relation,))
+        assert seen(listing, ps.catalog, relation) == ["f0", "f2"]
+    removed(ps.catalog, ["f0"])
+    assert seen(listing, ps.catalog, relation) == ["f1", "f2"]
 
 
 def seen(listing: Listing, catalog: Catalog, relation: int) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from postgres.views.maintained import Row
 
+from penstock.lake.parts import computed_before
 from penstock.views import Program, Read, Relation, View, placeholder
 from penstock.views.approximate import approximate
 from penstock.views.oracle import differing_rows
@@ -29,9 +30,8 @@ class Spark:
 
     def outputs(self, program: Program) -> dict[str, pa.Table]:
         program = program.parted()
-        for part in program.parts:
-            self.session.sql(part.sql).localCheckpoint().createOrReplaceTempView(placeholder(part.read))
-        whole = self.session.sql(program.combined_sql()).toArrow()
+        with computed_before(self.session, [(placeholder(part.read), part.sql) for part in program.parts]):
+            whole = self.session.sql(program.combined_sql()).toArrow()
         return {name: _of_output(whole, name) for name in program.outputs}
 
 

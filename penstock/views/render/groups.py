@@ -185,7 +185,7 @@ def _remembered(render: Renderer, node: Shift) -> Block:
 
 def _moved(render: Renderer, node: Shift) -> Block:
     """The change: nothing in the old total, all in the new one."""
-    fused = isinstance(node.change, Group) and isinstance(node.state, Leaf)
+    fused = isinstance(node.change, Group) and isinstance(node.state, Leaf) and node.state.read.kind == "state"
     block = _contributions(render, node.change) if fused else render.open_block(node.change)
     for measure in node.measures:
         value = block.measures.pop(measure.name, None)

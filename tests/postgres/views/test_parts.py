@@ -18,7 +18,7 @@ from postgres.views.test_rules import follow
 from penstock.errors import UnsupportedQuery
 from penstock.views import PostgresTyper, Program, compile_view, delta, placeholder
 from penstock.views.algebra import Leaf, Node, inputs, walk
-from penstock.views.parts import MOST, shared_parts
+from penstock.views.parts import MOST, comes_of_changes, shared_parts
 
 
 class InParts(Maintained):
@@ -27,7 +27,8 @@ class InParts(Maintained):
     parts = 0
 
     def refresh(self, changed: frozenset[str], sizes: Mapping[str, int] | None = None) -> None:
-        program = delta(self.view, changed, "postgres", sizes, growing=self.inputs.growing & changed).parted(most=4)
+        whole = delta(self.view, changed, "postgres", sizes, growing=self.inputs.growing & changed)
+        program = whole.parted(most=4, in_memory=True)
         for part in program.parts:
             InParts.parts += 1
             table = placeholder(part.read)
@@ -94,6 +95,22 @@ def test_what_grows_by_a_factor_does_not_any_more(oracle: psycopg.Connection[Any
     after = sum(spelled_out(tree) for tree in (*(p.tree for p in found.parts), found.outputs["view"].tree))
     assert before > MOST > after
     assert found.reads == whole.reads
+
+
+def test_of_tables_that_are_scanned_only_what_the_changes_reach_is_kept(oracle: psycopg.Connection[Any]) -> None:
+    whole = program(oracle, NESTED.format("u"))
+    found = whole.parted(in_memory=False)
+    assert found.parts
+    assert all(comes_of_changes(part.tree) for part in found.parts if not reads_parts(part.tree))
+    assert not any(comes_of_changes(leaf) for leaf in walk(whole.outputs["view"].tree) if is_state(leaf))
+
+
+def is_state(node: Node) -> bool:
+    return isinstance(node, Leaf) and node.read.kind in ("before", "after", "state")
+
+
+def reads_parts(tree: Node) -> bool:
+    return any(isinstance(node, Leaf) and "part" in node.read.kind for node in walk(tree))
 
 
 def test_parts_read_only_parts_before_them(oracle: psycopg.Connection[Any]) -> None:
