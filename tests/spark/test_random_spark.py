@@ -24,6 +24,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+INFERRED = """
+    SELECT a.s, max(a.c) FROM (
+        SELECT (SELECT sum(b.c) FROM t JOIN (
+                    SELECT count(z.s) AS c FROM (SELECT y.n, y.k, y.f FROM t x JOIN t y ON x.id = y.n) w CROSS JOIN t z
+                    WHERE nullif(z.m, 1.50) <= 9.99 AND w.k BETWEEN 0 AND 0 OR NOT (w.n > 2) OR w.n IN (0, 1, NULL) OR w.f < 0.15
+                ) b ON t.n IS NOT DISTINCT FROM b.c LEFT JOIN t o ON t.id = o.id
+                LEFT JOIN LATERAL unnest(ARRAY[o.n, b.c]) WITH ORDINALITY AS f (n, o) ON true) AS c, v.s
+        FROM (VALUES (1, 'a'), (2, NULL), (NULL, 'b'), (1, 'a')) v (k, s)
+        WHERE v.k IN (SELECT n FROM u WHERE n = -1) OR NOT (v.k > -1)) a
+    GROUP BY 1"""  # noqa: E501
+
+
 @pytest.fixture(scope="module")
 def inputs(catalog_server: EmbeddedPostgres) -> Iterator[Inputs]:
     with psycopg.connect(catalog_server.dsn, autocommit=True) as admin:
@@ -49,6 +61,19 @@ def test_extremes_while_rows_only_come(spark: SparkSession, inputs: Inputs) -> N
     follower.moved()
     follower.refresh(follower.views[0], frozenset({"u", "w"}))
     assert follower.check(follower.views[0]) == 2
+
+
+def test_a_union_over_parts_of_which_spark_has_inferred_something(spark: SparkSession, inputs: Inputs) -> None:
+    """Spark 4.2 does not find the columns of what it inferred of a checkpoint: "key not found"."""
+    inputs.clear()
+    workload = Workload(inputs, Random(3))
+    workload.round(24)
+    follower = Follower(Spark(spark), inputs)
+    follower.start("v", INFERRED)
+    changed = workload.round(10)
+    follower.moved()
+    follower.refresh(follower.views[0], changed | {"t", "u"})
+    follower.check(follower.views[0])
 
 
 @pytest.mark.matrix
