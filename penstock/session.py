@@ -294,7 +294,7 @@ class Session:
 
     def changes(self, name: str, since: Moment, until: Moment | None = None) -> DataFrame:
         """What changed after `since`, as rows with `_weight`: added up on the rows then, they give the rows now."""
-        from penstock.lake.reader import net
+        from penstock.lake.zset_frames import net
 
         relation, last, _ = self.engine.position(name, until)
         _, first, _ = self.engine.position(name, since)

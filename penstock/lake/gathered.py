@@ -18,8 +18,9 @@ from penstock.catalog.relations import Relation
 from penstock.lake.delta_writes import DELETE
 from penstock.lake.inserts import inserts_only
 from penstock.lake.parts import computed
-from penstock.lake.reader import SMALL, Reader, expand, net, same
+from penstock.lake.reader import SMALL, Reader
 from penstock.lake.session import quoted
+from penstock.lake.zset_frames import expand, net, same
 from penstock.zset import WEIGHT, among
 
 

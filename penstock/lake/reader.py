@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
-from datetime import UTC, datetime
-from functools import cache, lru_cache, partial, reduce
+from functools import cache, partial, reduce
 from itertools import groupby
 from typing import Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from penstock.catalog import relations
 from penstock.catalog.listing import Listing
@@ -30,9 +26,20 @@ from penstock.errors import NotRetained
 from penstock.lake.arrow_exchange import to_arrow, to_spark
 from penstock.lake.base_files import BaseFiles, among_any, base_files
 from penstock.lake.inserts import leading_inserts
-from penstock.lake.literal import literal
 from penstock.lake.net_changes import NetChanges, PlainChanges
 from penstock.lake.session import quoted, small_queries
+from penstock.lake.zset_frames import (
+    ddl,
+    expand,
+    merge_by_key,
+    merge_by_row,
+    net,
+    same,
+    struct,
+    translated,
+    weighted,
+    without,
+)
 from penstock.lsn import Lsn
 from penstock.relation import key_lookup, segment
 from penstock.relation.home import Home
@@ -169,13 +176,13 @@ class Reader:
         """The rows of segments with their weight, in the relation's shape, whatever shape each was written in."""
         schema = segment.rows_with_weight(relation.schema, columns)
         parts = [schema.empty_table()]
-        for version, same in groupby(found, key=lambda one: one.version):
+        for version, alike in groupby(found, key=lambda one: one.version):
             if version == relation.version:
-                parts.append(segment.read(self.home, list(same), schema, after=after, until=until))
+                parts.append(segment.read(self.home, list(alike), schema, after=after, until=until))
                 continue
             way = self.from_version(relation, version)
             older = segment.rows_with_weight(way.old, way.sources(columns))
-            rows = segment.read(self.home, list(same), older, after=after, until=until)
+            rows = segment.read(self.home, list(alike), older, after=after, until=until)
             parts.append(way.rows(rows, columns, [WEIGHT]).cast(schema))
         return pa.concat_tables(parts)
 
@@ -225,8 +232,8 @@ class Reader:
         if sum(one.rows for one in found) <= SMALL:
             return self.frame(self.changes_arrow(relation, after, until, columns), relation, columns)
         parts = [
-            self._scan(relation, version, list(same), after, until, columns)
-            for version, same in groupby(found, key=lambda one: one.version)
+            self._scan(relation, version, list(alike), after, until, columns)
+            for version, alike in groupby(found, key=lambda one: one.version)
         ]
         return reduce(DataFrame.unionByName, parts)
 
@@ -253,7 +260,7 @@ class Reader:
         if not whole.num_rows:  # it also cannot take times or lists without any chunk
             whole = pa.table([pa.array([], field.type) for field in whole.schema], schema=whole.schema)
         types = [ddl(relation.schema, columns), *(f"{quoted(name)} {spark}" for name, spark in more.items())]
-        return to_spark(self.spark(), whole, _struct(", ".join(types)))
+        return to_spark(self.spark(), whole, struct(", ".join(types)))
 
     def state(self, relation: Relation, position: int, columns: Sequence[str]) -> DataFrame:
         """Weighted rows whose sum is the relation at `position`."""
@@ -277,10 +284,10 @@ class Reader:
         """
         files = self.base_files(relation, base)
         if files.hidden_rows > SMALL or not files.paths:
-            return _weighted(self.base_rows(relation, base), columns)
+            return weighted(self.base_rows(relation, base), columns)
         way = self.from_version(relation, base.version)
         there = self._parquet(relation, base, files)
-        rows = _weighted(there if way.old is way.new else there.select(*translated(way, columns)), columns)
+        rows = weighted(there if way.old is way.new else there.select(*translated(way, columns)), columns)
         if not files.hidden_rows:
             return rows
         minus = pa.table({WEIGHT: pa.repeat(pa.scalar(-1, pa.int64()), files.hidden_rows)})
@@ -326,7 +333,7 @@ class Reader:
         changed = net(self.changes(relation, low, high, names), names)
         if position < reached:
             changed = changed.withColumn(WEIGHT, -F.col(WEIGHT))
-        merged = _merge_by_key if relation.schema.key else _merge_by_row
+        merged = merge_by_key if relation.schema.key else merge_by_row
         return merged(plain, changed, relation).select(*map(quoted, wanted))
 
     def fits(self, found: Sequence[Segment]) -> bool:
@@ -340,7 +347,7 @@ class Reader:
         names, key = list(relation.schema.names), list(relation.schema.key)
         kept = plain.select(*map(quoted, names))
         if gone.num_rows:
-            kept = _without(kept, self.frame(gone, relation, key), relation)
+            kept = without(kept, self.frame(gone, relation, key), relation)
         return kept.unionByName(self.frame(new, relation, names).drop(WEIGHT)) if new.num_rows else kept
 
     def _plain_rows(self, relation: Relation, base: Base) -> tuple[DataFrame, int]:
@@ -435,10 +442,10 @@ class Reader:
             parts.append(kept.filter(pa.array(among_any(kept, [keys]))).cast(schema))
             after = end
         rest = self.segments(relation, after, until) if after < until else []
-        for version, same in groupby(rest, key=lambda one: one.version):
+        for version, alike in groupby(rest, key=lambda one: one.version):
             way = self.from_version(relation, version)
             then = segment.rows_with_weight(way.old, way.old.names)
-            rows = key_lookup.find(self.home, list(same), then, way.keys(keys), after=after, until=until)
+            rows = key_lookup.find(self.home, list(alike), then, way.keys(keys), after=after, until=until)
             parts.append(way.rows(rows, names, [WEIGHT]).cast(schema))
         return pa.concat_tables(parts)
 
@@ -457,82 +464,3 @@ class Reader:
         wanted = self.spark().createDataFrame(keys.combine_chunks())
         found = rows.join(F.broadcast(wanted), same(rows, wanted, relation.schema.key), "left_semi")
         return to_arrow(found).cast(relation.schema.arrow())
-
-
-def _weighted(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    return rows.select(*map(quoted, columns), F.lit(1).cast("bigint").alias(WEIGHT))
-
-
-def translated(way: Translation, columns: Sequence[str]) -> list[SparkColumn]:
-    """Columns of the newer shape over a frame in the older one."""
-    made = []
-    for name in columns:
-        one = way.origins[name]
-        value = literal(one.column.older) if one.source is None else F.col(quoted(one.source.name))
-        made.append((value if name in way.identical else value.cast(one.column.spark)).alias(name))
-    return made
-
-
-def ddl(schema: Schema, columns: Sequence[str]) -> str:
-    """The Spark schema of weighted rows."""
-    own = [f"{quoted(name)} {schema.column(name).spark}" for name in columns]
-    return ", ".join([*own, f"{WEIGHT} bigint"])
-
-
-@lru_cache(maxsize=1024)
-def _struct(ddl: str) -> StructType:
-    """Spark's own reading of a schema: each takes several calls into the JVM."""
-    return cast(StructType, StructType.fromDDL(ddl))
-
-
-def net(changed: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Equal rows summed, what cancels dropped."""
-    summed = changed.groupBy(*map(quoted, columns)).agg(F.sum(WEIGHT).alias(WEIGHT))
-    return summed.where(F.col(WEIGHT) != 0)
-
-
-def expand(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Each row as often as its weight says."""
-    copies = F.explode(F.sequence(F.lit(1), F.col(WEIGHT).cast("int")))
-    return rows.where(F.col(WEIGHT) > 0).select(*map(quoted, columns), copies.alias("_copy")).drop("_copy")
-
-
-def same(left: DataFrame, right: DataFrame, columns: Sequence[str]) -> SparkColumn:
-    """Equal on all columns, NULL equal to NULL."""
-    return reduce(lambda a, b: a & b, [left[quoted(n)].eqNullSafe(right[quoted(n)]) for n in columns])
-
-
-def _merge_by_key(plain: DataFrame, changed: DataFrame, relation: Relation) -> DataFrame:
-    names = list(relation.schema.names)
-    new = changed.where(F.col(WEIGHT) > 0).select(*map(quoted, names))
-    return _without(plain, changed.where(F.col(WEIGHT) < 0), relation).select(*map(quoted, names)).unionByName(new)
-
-
-def _without(rows: DataFrame, gone: DataFrame, relation: Relation) -> DataFrame:
-    """The rows whose key is not among those of `gone`. Plain equality, where no key is NULL, is the faster join."""
-    key = relation.schema.key
-    keys = gone.select(*map(quoted, key))
-    same_key = reduce(
-        lambda a, b: a & b,
-        [
-            rows[quoted(name)].eqNullSafe(keys[quoted(name)])
-            if relation.schema.column(name).nullable
-            else rows[quoted(name)] == keys[quoted(name)]
-            for name in key
-        ],
-    )
-    return rows.join(F.broadcast(keys), same_key, "left_anti")
-
-
-def _merge_by_row(plain: DataFrame, changed: DataFrame, relation: Relation) -> DataFrame:
-    names = list(relation.schema.names)
-    kept = plain.join(F.broadcast(changed), same(plain, changed, names), "left_anti").select(*map(quoted, names))
-    touched = plain.join(F.broadcast(changed), same(plain, changed, names), "left_semi")
-    counted = touched.groupBy(*map(quoted, names)).agg(F.count("*").alias(WEIGHT))
-    return kept.unionByName(expand(net(counted.unionByName(changed.select(*map(quoted, names), WEIGHT)), names), names))
-
-
-def at_round(found: Sequence[Segment], number: int) -> list[Segment]:
-    """Segments of a round whose number, and time, are known only now."""
-    now = datetime.now(UTC)
-    return [replace(one, low=number, high=number, first_time=now, last_time=now) for one in found]

@@ -21,7 +21,8 @@ from penstock.catalog.relations import Relation
 from penstock.errors import RefreshError
 from penstock.lake.arrow_exchange import to_arrow
 from penstock.lake.parts import computed_before
-from penstock.lake.reader import GATHERED, PENDING, SMALL, Reader, expand, net
+from penstock.lake.reader import GATHERED, PENDING, SMALL, Reader
+from penstock.lake.zset_frames import expand, net
 from penstock.refresh import reads
 from penstock.refresh.answers import Answer
 from penstock.refresh.keys_that_hold import keys_that_hold

@@ -31,7 +31,6 @@ from penstock.catalog.stream_tables import Refreshed, StreamTable
 from penstock.cut import Frontier
 from penstock.errors import CatalogError, NotRetained, PenstockError, RefreshError, Suspended
 from penstock.failpoint import FailpointReached, hit
-from penstock.lake.reader import at_round
 from penstock.refresh import life, retry
 from penstock.refresh.answers import Answer
 from penstock.refresh.dag import independent, reachable, upstream_first
@@ -43,7 +42,7 @@ from penstock.refresh.standing import Standing
 from penstock.refresh.table_refresh import Outcome, TableRefresh, Task, check_forward, check_readable
 from penstock.refresh.workers import Workers
 from penstock.relation.home import Home
-from penstock.relation.segment import Segment
+from penstock.relation.segment import Segment, at_round
 
 LEASE = "stream tables"
 _IDLE = (Action.NO_DATA, Action.SKIP)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -290,3 +290,9 @@ def _read_one(path: Path, segment: Segment, schema: pa.Schema, after: int | None
 
 def rows_with_weight(schema: Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([*schema.arrow(columns), pa.field("_weight", pa.int64())])
+
+
+def at_round(found: Sequence[Segment], number: int) -> list[Segment]:
+    """Segments of a round whose number, and time, are known only now."""
+    now = datetime.now(UTC)
+    return [replace(one, low=number, high=number, first_time=now, last_time=now) for one in found]
