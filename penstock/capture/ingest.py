@@ -160,16 +160,23 @@ class Ingest:
         """Write down which foreign keys hold up to here, so that refreshes may rely on them."""
         if self._noted == self._captured:
             return
+        seen = self._sightings()
+        if seen is not None:
+            with self._catalog.connection.transaction():
+                foreign_keys.saw(self._catalog.connection, self.source.id, seen)
+            self._noted = self._captured
+
+    def _sightings(self) -> list[Sighting] | None:
+        """The foreign keys that hold now, after everything that has come; None where nothing can be told of them."""
         known = relations.of_source(self._catalog, self.source.name)
         if not any(one.schema.foreign_keys for one in known):
-            return
-        trusted = self.source.options.get("trust_foreign_keys", True)
+            return None
+        if not self.source.options.get("trust_foreign_keys", True):
+            return []
         try:
-            seen = self._held_keys([one.table for one in known]) if trusted else []
+            return self._held_keys([one.table for one in known])
         except SourceUnreachable:  # no connection to spare: they count up to where they were seen last
-            return
-        foreign_keys.saw(self._catalog, self.source.id, seen)
-        self._noted = self._captured
+            return None
 
     def _held_keys(self, tables: Sequence[str]) -> list[Sighting]:
         """Over a connection that stays open: to make one takes longer than to ask."""
@@ -390,6 +397,7 @@ class Ingest:
     def _commit(self, checkpoint: Checkpoint, ready: Sequence[str], *, acknowledge: bool = True) -> None:
         self._settle_at_once()
         attempt = self._write()
+        seen = None if self._copies.under_way else self._sightings()  # while the files are written
         self._files.finish()
         hit("ingest.files_written")
         with self._catalog.commit(self.lease, attempt, "ingest") as commit, commit.connection.pipeline():
@@ -406,6 +414,10 @@ class Ingest:
                     self._copies.record_changes(commit, table, segments)
             completed = self._copies.complete(commit, ready, checkpoint.lsn)
             sources.move(commit, self.source.id, checkpoint.to_json(), checkpoint.lsn)
+            if seen is not None:
+                foreign_keys.saw(commit.connection, self.source.id, seen)
+        if seen is not None:
+            self._noted = checkpoint.lsn
         self._shapes.recorded(completed)
         self._copies.completed(completed)
         self._files.written = {}

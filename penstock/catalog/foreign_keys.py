@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.catalog.store import Catalog
+from penstock.catalog.store import Catalog, Connection
 from penstock.lsn import Lsn
 from penstock.relation.schema import ForeignKey
 
@@ -25,23 +25,22 @@ class Sighting:
     until: Lsn
 
 
-def saw(catalog: Catalog, source_id: int, seen: Sequence[Sighting]) -> None:
-    """All keys that hold now; what is not among them does not."""
-    with catalog.connection.pipeline(), catalog.connection.transaction():
-        catalog.connection.execute(
-            "DELETE FROM foreign_keys WHERE source_id = %s AND identity <> ALL(%s)",
-            (source_id, [one.identity for one in seen]),
-        )
-        with catalog.connection.cursor() as cursor:
-            cursor.executemany(
-                "INSERT INTO foreign_keys VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
-                " ON CONFLICT (source_id, identity) DO UPDATE SET until = GREATEST(foreign_keys.until, excluded.until)",
-                [
-                    (source_id, one.identity, one.child, list(one.key.columns), one.key.parent,
-                     list(one.key.parent_columns), int(one.since), int(one.until))
-                    for one in seen
-                ],
-            )  # fmt: skip
+def saw(connection: Connection, source_id: int, seen: Sequence[Sighting]) -> None:
+    """All keys that hold now; what is not among them does not. In one transaction, which is the caller's."""
+    connection.execute(
+        "DELETE FROM foreign_keys WHERE source_id = %s AND identity <> ALL(%s)",
+        (source_id, [one.identity for one in seen]),
+    )
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO foreign_keys VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
+            " ON CONFLICT (source_id, identity) DO UPDATE SET until = GREATEST(foreign_keys.until, excluded.until)",
+            [
+                (source_id, one.identity, one.child, list(one.key.columns), one.key.parent,
+                 list(one.key.parent_columns), int(one.since), int(one.until))
+                for one in seen
+            ],
+        )  # fmt: skip
 
 
 def holding(catalog: Catalog, source: str, since: int, until: int) -> list[tuple[str, ForeignKey]]:
