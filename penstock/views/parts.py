@@ -68,11 +68,12 @@ def _base(node: Node) -> Node:
 def _chosen(roots: Sequence[Node], most: int, in_memory: bool) -> list[Node]:
     """What saves most first, until the rest is small enough; then in the order of computing."""
     found: dict[int, Node] = {}
+    known: dict[int, bool] = {}
     while True:
         uses = _Uses.of([*roots, *found.values()], found)
         if uses.weight <= most:
             break
-        few = [node for node in uses.nodes if in_memory or comes_of_changes(node)]
+        few = [node for node in uses.nodes if in_memory or comes_of_changes(node, known)]
         best = max(few, key=uses.saving, default=None)
         if (best is None or not _worth(uses.saving(best), most)) and uses.weight > most * _TOO_MUCH:
             best = max(uses.nodes, key=uses.saving, default=None)  # rather rows that are many than a plan that is
@@ -126,8 +127,18 @@ def _worth(saving: int, most: int) -> bool:
     return saving > 0 and saving * _WORTH >= most
 
 
-def comes_of_changes(node: Node) -> bool:
-    """Whether all its rows are of changes, or reached by them, and not those of a whole table."""
+def comes_of_changes(node: Node, known: dict[int, bool] | None = None) -> bool:
+    """Whether all its rows are of changes, or reached by them, and not those of a whole table.
+
+    What is `known` of shared nodes is not asked again: spelled out, they may be millions.
+    """
+    known = {} if known is None else known
+    if id(node) not in known:
+        known[id(node)] = _comes_of_changes(node, known)
+    return known[id(node)]
+
+
+def _comes_of_changes(node: Node, known: dict[int, bool]) -> bool:
     match node:
         case Leaf():
             return node.read.kind == "delta" or "delta" in node.read.forms
@@ -136,17 +147,17 @@ def comes_of_changes(node: Node) -> bool:
         case Constants() | Empty():
             return True
         case Join():
-            return any(comes_of_changes(child) for child in node.inputs)
+            return any(comes_of_changes(child, known) for child in node.inputs)
         case UnionAll():
-            return all(comes_of_changes(child) for child in node.inputs)
+            return all(comes_of_changes(child, known) for child in node.inputs)
         case OuterJoin():
-            return comes_of_changes(node.left) and (not node.full or comes_of_changes(node.right))
+            return comes_of_changes(node.left, known) and (not node.full or comes_of_changes(node.right, known))
         case SemiJoin():
-            return comes_of_changes(node.input) or comes_of_changes(node.by)
+            return comes_of_changes(node.input, known) or comes_of_changes(node.by, known)
         case Shift():
-            return comes_of_changes(node.change)
+            return comes_of_changes(node.change, known)
         case _:
-            return comes_of_changes(node.input)
+            return comes_of_changes(node.input, known)
 
 
 def _weight(node: Node) -> int:
