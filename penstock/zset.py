@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.fitted import fitted
 from penstock.nested import flat
 
 WEIGHT = "_weight"
@@ -45,10 +46,10 @@ def consolidate(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
     if any(pa.types.is_nested(rows.schema.field(name).type) for name in columns):
         return _consolidate_nested(rows, columns)
     summed = rows.select([*columns, WEIGHT]).group_by(list(columns), use_threads=False).aggregate([(WEIGHT, "sum")])
-    summed = summed.rename_columns([*columns, WEIGHT])
-    return summed.filter(pc.not_equal(summed[WEIGHT], 0)).cast(
-        pa.schema([*(rows.schema.field(name) for name in columns), pa.field(WEIGHT, pa.int64())])
-    )
+    schema = pa.schema([*(rows.schema.field(name) for name in columns), pa.field(WEIGHT, pa.int64())])
+    summed = fitted(summed.rename_columns([*columns, WEIGHT]), schema)
+    cancelled = pc.equal(summed[WEIGHT], 0)
+    return summed.filter(pc.invert(cancelled)) if pc.any(cancelled).as_py() else summed
 
 
 def _consolidate_nested(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -74,7 +75,9 @@ def key_ids(keys: pa.Table) -> npt.NDArray[np.int64]:
     for column in keys.columns:
         encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
         chunk = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-        codes = chunk.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes: npt.NDArray[np.int64] = chunk.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        if len(keys.columns) == 1:
+            return codes
         total = np.unique(total * (len(chunk.dictionary) + 1) + codes, return_inverse=True)[1].astype(np.int64)
     return total
 
@@ -106,5 +109,5 @@ def absent_texts(mask: npt.NDArray[np.bool_]) -> pa.Array:
 
 def among(keys: pa.Table, wanted: pa.Table) -> pa.Array:
     """Which of `keys` are also in `wanted`, as a mask."""
-    ids = key_ids(pa.concat_tables([keys, wanted.cast(keys.schema)]))
+    ids = key_ids(pa.concat_tables([keys, fitted(wanted, keys.schema)]))
     return pc.is_in(pa.array(ids[: keys.num_rows]), value_set=pa.array(ids[keys.num_rows :]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 from penstock.capture.home_copy import HomeCopies
 from penstock.relation.home import Home
 from penstock.relation.rotation import ROTATION
-from penstock.relation.segment import Encoded, Form, Segment, SegmentWriter
+from penstock.relation.segment import Encoded, Form, Segment, SegmentWriter, make_durable
 
 Version = tuple[str, int]
 """A table and the version of its shape."""
 Waiting = Mapping[Version, list[pa.Table]]
+Durable = Callable[[Path], None]
 
 
 class ChangeFiles:
@@ -33,7 +34,7 @@ class ChangeFiles:
         self._form_of = form_of
         self._growing: dict[Version, _Growing] = {}  # only the thread looks at it
         self._writer = ThreadPoolExecutor(1, "penstock-segments")
-        self._side_by_side = ThreadPoolExecutor(4, "penstock-files")
+        self._disk = ThreadPoolExecutor(4, "penstock-files")
         self._ending: list[Future[None]] = []  # all that was told up to the last `write`
         self._since: list[Future[None]] = []
 
@@ -42,9 +43,18 @@ class ChangeFiles:
         self._since.append(self._writer.submit(self._grow, of, parts))
 
     def write(self, attempt: int, waiting: Waiting, *, few: bool) -> None:
-        """End what has grown, with what waits behind it, once the files before are written."""
+        """End what has grown, with what waits behind it, once the files before are written.
+
+        Of `few` rows, handing them to a thread takes longer than encoding them: only the disk is waited for beside.
+        """
         _done(self._ending)
-        self._ending = [*self._since, self._writer.submit(self._write, attempt, waiting, few)]
+        if few and not self._since:
+            written: list[Path] = []
+            for of in sorted(waiting):
+                self._write_file(attempt, {}, waiting, of, written.append)
+            self._ending = [self._disk.submit(make_durable, path) for path in written]
+            return
+        self._ending = [*self._since, self._writer.submit(self._write, attempt, waiting)]
         self._since = []
 
     def finish(self) -> None:
@@ -53,7 +63,7 @@ class ChangeFiles:
 
     def close(self) -> None:
         self._writer.shutdown()
-        self._side_by_side.shutdown()
+        self._disk.shutdown()
 
     def _grow(self, of: Version, parts: list[pa.Table]) -> None:
         rows = pa.concat_tables(parts)
@@ -61,18 +71,17 @@ class ChangeFiles:
             self._growing[of] = _Growing(rows.schema)
         self._growing[of].append(rows, self._form_of(of[0], rows))
 
-    def _write(self, attempt: int, waiting: Waiting, few: bool) -> None:
-        """Of small commits most of the time is waiting for the disk, which tables can do side by side."""
+    def _write(self, attempt: int, waiting: Waiting) -> None:
         growing, self._growing = self._growing, {}
-        files = sorted({*growing, *waiting})  # earlier shapes of a table first
-        work = partial(self._write_file, attempt, growing, waiting)
-        apart = few and len({table for table, _ in files}) == len(files)
-        list(self._side_by_side.map(work, files) if apart else map(work, files))
+        for of in sorted({*growing, *waiting}):  # earlier shapes of a table first
+            self._write_file(attempt, growing, waiting, of, make_durable)
 
-    def _write_file(self, attempt: int, growing: Mapping[Version, _Growing], waiting: Waiting, of: Version) -> None:
+    def _write_file(
+        self, attempt: int, growing: Mapping[Version, _Growing], waiting: Waiting, of: Version, durable: Durable
+    ) -> None:
         table, version = of
         done = self.written.setdefault(table, [])
-        writer = SegmentWriter(self._home, self._copies.folder(table), attempt, first=len(done))
+        writer = SegmentWriter(self._home, self._copies.folder(table), attempt, first=len(done), durable=durable)
         rows = pa.concat_tables(waiting[of]) if waiting.get(of) else None
         if of in growing:
             if rows is not None:

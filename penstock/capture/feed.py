@@ -1,8 +1,8 @@
 """Chunks read ahead on a thread of their own, so that receiving, decoding and writing overlap.
 
-At most a few buffers exist; a caller that is slower than the server fills them, and then the socket, and then the
-server waits. Meanwhile the thread goes on telling the server that somebody is here. An error comes behind the chunks
-that were read before it.
+At most a few buffers exist, and small chunks wait without one; a caller that is slower than the server fills them, and
+then the socket, and then the server waits. Meanwhile the thread goes on telling the server that somebody is here. An
+error comes behind the chunks that were read before it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ _BUFFERS = 3
 _TICK = 0.25  # seconds between looks at the clock and at close()
 _FLOW = 2 << 20  # bytes a second: some ten thousand rows; one commit a millisecond is a fifth of it
 _SMALL = 64 << 10  # bytes of chunks that are put together: to decode two messages costs as much as a hundred
+_AHEAD = 64  # small chunks that may wait without a buffer
 
 
 class Reader(Protocol):
@@ -143,9 +144,17 @@ class Feed:
         if chunk is None:
             self._free.put(buffer)
         else:
-            self._chunks.put(chunk)
+            self._chunks.put(self._without_buffer(chunk))
             self._rate = chunk.used / max(time.monotonic() - self._read_at, 1e-6)
         self._read_at = time.monotonic()
+
+    def _without_buffer(self, chunk: Chunk) -> Chunk:
+        """Commits that come one by one while nobody takes any are all read, as long as they are few and small."""
+        if not _is_small(chunk) or self._chunks.qsize() >= _AHEAD:
+            return chunk
+        kept = joined([chunk])
+        self.give_back(chunk)
+        return kept
 
     def _wait(self) -> bool:
         ready, _, _ = select.select([self._reader.socket, self._woken], [], [], _TICK)

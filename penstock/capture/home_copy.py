@@ -377,14 +377,16 @@ class HomeCopies:
     def record_changes(self, commit: Commit, name: str, written: Iterable[Segment]) -> None:
         copies.record_files(commit, self._tables[name].copy.id, "change", written)
 
-    def complete(self, commit: Commit, names: Iterable[str], position: Lsn) -> list[str]:
+    def complete(self, commit: Commit, names: Sequence[str], position: Lsn) -> list[str]:
         """Make relations of finished copies, readable from `position` on.
 
         If the source can be read at `position` already, changes that are not settled would be missing there: such a
         table waits until capture has moved on.
         """
+        done: list[str] = []
+        if not names:
+            return done
         settled = sources.get(self._catalog, self._source.name).settled or Lsn(0)
-        done = []
         for name in names:
             one = self._tables[name]
             if settled < position or not copies.unsettled(commit, one.copy):

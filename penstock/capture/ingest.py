@@ -20,11 +20,11 @@ from penstock.capture.batch import Batch
 from penstock.capture.change_files import ChangeFiles
 from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.config import SourceConfig
-from penstock.capture.connection import Connection, connect, connect_replication, translated
+from penstock.capture.connection import connect, connect_replication, translated
 from penstock.capture.evolution import Known
-from penstock.capture.held_keys import held_keys
 from penstock.capture.home_copy import HomeCopies, Progress
 from penstock.capture.home_options import SchemaPolicy, reader_options, schema_policy
+from penstock.capture.key_sightings import KeySightings
 from penstock.capture.quiet_tables import evolved, shape_now
 from penstock.capture.recovery import positions_go_back
 from penstock.capture.returned_memory import give_back
@@ -33,7 +33,6 @@ from penstock.capture.shapes import Shapes
 from penstock.capture.slot import identify
 from penstock.capture.source import PostgresSource
 from penstock.catalog import attempts, copies, dropped, foreign_keys, relations, sources
-from penstock.catalog.foreign_keys import Sighting
 from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Storage
 from penstock.catalog.store import Catalog
@@ -42,7 +41,7 @@ from penstock.failpoint import hit
 from penstock.lsn import Lsn
 from penstock.relation.home import Home
 from penstock.relation.rotation import ROTATION
-from penstock.relation.segment import Form
+from penstock.relation.segment import Form, Segment
 from penstock.zset import ABSENT, WEIGHT, is_settled
 
 # A file ends when this much is there for files, and all are committed when so many rows are there, or all that was
@@ -51,7 +50,7 @@ _FLUSH_ROWS, _FLUSH_BYTES = 250_000, 48 << 20
 _PART_ROWS, _PART_BYTES = 50_000, 12 << 20
 _COMMIT_ROWS = 1_000_000
 _NEVER = Lsn((1 << 64) - 1)
-_MOMENT = 0.002  # seconds in which what lies in the socket is taken in
+_MOMENT = 0.002  # seconds for the first of what lies in the socket
 _MOMENTS = 0.05  # seconds for all of it, if it does not end
 # A commit of so much at most is settled before it is written.
 AT_ONCE_ROWS, _AT_ONCE_BYTES = 10_000, 16 << 20
@@ -98,7 +97,7 @@ class Ingest:
         self._committed_at = time.monotonic()
         self._passed_join = False
         self._noted: Lsn | None = None  # where the foreign keys were looked at
-        self._asking: Connection | None = None
+        self._keys = KeySightings(catalog)
         self._copies = HomeCopies(home, catalog, lease, self.source, progress)
         self._files = ChangeFiles(home, self._copies, self._form)
         self._handed_rows = self._handed_bytes = 0  # to files that have not ended
@@ -115,6 +114,7 @@ class Ingest:
         except BaseException:
             self._files.close()
             self._copies.close()
+            self._keys.close()
             raise
 
     def close(self) -> None:
@@ -122,8 +122,7 @@ class Ingest:
         self._files.close()
         self._copies.close()
         self._postgres.close()
-        if self._asking is not None:
-            self._asking.close()
+        self._keys.close()
 
     @property
     def captured(self) -> Lsn:
@@ -135,10 +134,11 @@ class Ingest:
 
     def advance(self) -> None:
         """Make durable what has come by now; only what is behind much of it is waited for."""
-        enough = time.monotonic() + _MOMENTS
-        while self._step(_MOMENT, enough=_NEVER) and time.monotonic() < enough:
+        enough, moment = time.monotonic() + _MOMENTS, _MOMENT
+        while self._step(moment, enough=_NEVER) and time.monotonic() < enough:
             if self._rows > AT_ONCE_ROWS or not self._rows:
                 return self.reach(self.server_position())
+            moment = 0.0  # what comes from now on is the next turn's
         self._step(0, enough=Lsn(0))
         return None
 
@@ -160,35 +160,11 @@ class Ingest:
         """Write down which foreign keys hold up to here, so that refreshes may rely on them."""
         if self._noted == self._captured:
             return
-        seen = self._sightings()
+        seen = self._keys.look(self.source).result()
         if seen is not None:
             with self._catalog.connection.transaction():
                 foreign_keys.saw(self._catalog.connection, self.source.id, seen)
             self._noted = self._captured
-
-    def _sightings(self) -> list[Sighting] | None:
-        """The foreign keys that hold now, after everything that has come; None where nothing can be told of them."""
-        known = relations.of_source(self._catalog, self.source.name)
-        if not any(one.schema.foreign_keys for one in known):
-            return None
-        if not self.source.options.get("trust_foreign_keys", True):
-            return []
-        try:
-            return self._held_keys([one.table for one in known])
-        except SourceUnreachable:  # no connection to spare: they count up to where they were seen last
-            return None
-
-    def _held_keys(self, tables: Sequence[str]) -> list[Sighting]:
-        """Over a connection that stays open: to make one takes longer than to ask."""
-        if self._asking is None:
-            self._asking = connect(self.source.dsn)
-        try:
-            with translated():
-                return held_keys(self._asking, tables)
-        except BaseException:
-            self._asking.close()
-            self._asking = None
-            raise
 
     def finish_copies(self) -> None:
         """Capture until no table is being copied any more."""
@@ -395,23 +371,26 @@ class Ingest:
         return "settled" if is_settled(rows) and not unknown else "raw"
 
     def _commit(self, checkpoint: Checkpoint, ready: Sequence[str], *, acknowledge: bool = True) -> None:
+        looking = None if self._copies.under_way else self._keys.look(self.source)
         self._settle_at_once()
         attempt = self._write()
-        seen = None if self._copies.under_way else self._sightings()  # while the files are written
         self._files.finish()
+        seen = None if looking is None else looking.result()
         hit("ingest.files_written")
         with self._catalog.commit(self.lease, attempt, "ingest") as commit, commit.connection.pipeline():
             known = relations.ids_of_source(self._catalog, self.source.id)
             self._shapes.record(commit, self.source.id, known)
+            recorded: dict[int, list[Segment]] = {}
             for table, done in self._files.written.items():
                 # A transaction in several files is settled as one, so one unsettled file makes all of them wait.
                 whole = all(segment.form == "settled" for segment in done)
                 form: Form = "settled" if whole else "raw"
                 segments = [replace(segment, form=form) for segment in done]
                 if table in known:
-                    relations.record_segments(commit, known[table], segments)
+                    recorded[known[table]] = segments
                 else:
                     self._copies.record_changes(commit, table, segments)
+            relations.record_all_segments(commit, recorded)
             completed = self._copies.complete(commit, ready, checkpoint.lsn)
             sources.move(commit, self.source.id, checkpoint.to_json(), checkpoint.lsn)
             if seen is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Literal, cast
@@ -201,13 +201,18 @@ def remove(commit: Commit, relation_id: int) -> None:
 
 
 def record_segments(commit: Commit, relation_id: int, segments: Iterable[Segment]) -> None:
-    by = (relation_id, commit.attempt, commit.round)
+    record_all_segments(commit, {relation_id: segments})
+
+
+def record_all_segments(commit: Commit, found: Mapping[int, Iterable[Segment]]) -> None:
+    """Segments by relation."""
+    by = (commit.attempt, commit.round)
     with commit.connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO segments (relation_id, attempt_id, round, waiting, path, rows, bytes, low, high, version, "
             "form, first_time, last_time, checksum, ranges) "
             "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-            [(*by, s.form == "raw", *described(s)) for s in segments],
+            [(id_, *by, s.form == "raw", *described(s)) for id_, segments in found.items() for s in segments],
         )
 
 
@@ -293,6 +298,12 @@ def raw_groups(catalog: Catalog, relation_id: int, until: int) -> list[list[Segm
     for row in rows:
         groups.setdefault(row.pop("round"), []).append(Segment.from_row(row))
     return list(groups.values())
+
+
+def settled_of_source(catalog: Catalog, source: str) -> list[Relation]:
+    """The tables of the source without captured segments that wait for settling."""
+    nothing_waits = " AND NOT EXISTS (SELECT FROM segments w WHERE w.relation_id = r.id AND w.waiting)"
+    return [_relation(row) for row in catalog.all(_SELECT + nothing_waits + " AND s.name = %s ORDER BY r.name", source)]
 
 
 def waiting_of(catalog: Catalog, source_id: int) -> list[int]:

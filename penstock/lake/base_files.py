@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from penstock.fitted import fitted
 from penstock.lake.hot_columns import HOT
 from penstock.relation.recent_files import RECENT
 from penstock.zset import key_ids
@@ -276,7 +277,7 @@ def among_any(rows: pa.Table, wanted: Sequence[pa.Table]) -> Mask:
 
 def _among(rows: pa.Table, keys: pa.Table) -> Mask:
     """Each column by itself first, the combination only for what is left."""
-    wanted = keys.cast(pa.schema([(name, rows.schema.field(name).type) for name in keys.column_names]))
+    wanted = fitted(keys, pa.schema([(name, rows.schema.field(name).type) for name in keys.column_names]))
     mask = np.ones(rows.num_rows, dtype=bool)
     for name in keys.column_names:
         values = wanted[name].combine_chunks()
@@ -284,7 +285,7 @@ def _among(rows: pa.Table, keys: pa.Table) -> Mask:
     if len(keys.column_names) == 1 or not mask.any():
         return mask
     candidates = np.flatnonzero(mask)
-    found = rows.take(pa.array(candidates)).cast(wanted.schema)
+    found = fitted(rows.take(pa.array(candidates)), wanted.schema)
     ids = key_ids(pa.concat_tables([found, wanted]))
     mask[candidates] = np.isin(ids[: len(candidates)], ids[len(candidates) :])
     return mask

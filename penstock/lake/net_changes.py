@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from penstock.fitted import fitted
 from penstock.zset import consolidate
 
 Key = tuple[tuple[int, int], int, tuple[str, ...]]  # relation and its shape, position after which, columns
@@ -38,7 +39,7 @@ class NetChanges:
         start, rows = max((end for end in ends if end[0] <= until), default=(after, None), key=lambda end: end[0])
         if start < until or rows is None:
             new = read(start, until)
-            rows = consolidate(new if rows is None else pa.concat_tables([rows, new.cast(rows.schema)]), columns)
+            rows = consolidate(new if rows is None else pa.concat_tables([rows, fitted(new, rows.schema)]), columns)
         kept = [end for end in ends if end[0] != until]
         self._known[key] = [*sorted(kept, key=lambda end: end[0])[-1:], (until, rows)]
         while len(self._known) > _RANGES:
@@ -77,7 +78,7 @@ class PlainChanges:
         if rows is None:
             rows = read(after, until)
         elif new:
-            rows = pa.concat_tables([rows, read(end, until).cast(rows.schema)])
+            rows = pa.concat_tables([rows, fitted(read(end, until), rows.schema)])
             if rows.column(0).num_chunks > _CHUNKS:
                 rows = rows.combine_chunks()
         self._known[key] = (until, rows)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.catalog.relations import Relation
+from penstock.fitted import fitted
 from penstock.lake.base_files import BaseFiles, among_any
 from penstock.lake.reader import GATHERED, SCANNED, Reader
 from penstock.relation.segment import rows_with_weight
@@ -68,7 +69,7 @@ def _state(
             return None
         parts.append(rows.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)))
     schema = rows_with_weight(relation.schema, columns)
-    whole = pa.concat_tables([part.cast(schema) for part in parts])
+    whole = pa.concat_tables([fitted(part, schema) for part in parts])
     return whole if whole.num_rows <= GATHERED else None
 
 

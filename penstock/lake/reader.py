@@ -23,6 +23,7 @@ from penstock.catalog.listing import Listing
 from penstock.catalog.relations import Base, Listed, Relation
 from penstock.catalog.store import Catalog
 from penstock.errors import NotRetained
+from penstock.fitted import fitted
 from penstock.lake.arrow_exchange import to_arrow, to_spark
 from penstock.lake.base_files import BaseFiles, among_any, base_files
 from penstock.lake.inserts import leading_inserts
@@ -183,7 +184,7 @@ class Reader:
             way = self.from_version(relation, version)
             older = segment.rows_with_weight(way.old, way.sources(columns))
             rows = segment.read(self.home, list(alike), older, after=after, until=until)
-            parts.append(way.rows(rows, columns, [WEIGHT]).cast(schema))
+            parts.append(fitted(way.rows(rows, columns, [WEIGHT]), schema))
         return pa.concat_tables(parts)
 
     def segments(self, relation: Relation, after: int, until: int) -> list[Segment]:
@@ -415,9 +416,11 @@ class Reader:
         names, key = list(relation.schema.names), list(relation.schema.key)
         base = self.base(relation)
         since = base.position if base else -1
-        wanted = keys.cast(relation.schema.arrow(key))
+        wanted = fitted(keys, relation.schema.arrow(key))
         latest = consolidate(self._changed_keys(relation, wanted, since, position), names)
         found = latest.filter(pc.greater(latest[WEIGHT], 0)).select(names)
+        if found.num_rows == wanted.num_rows:  # one row of each
+            return found
         # A key with changes left after netting is here, or gone; any other is as the base has it.
         left = wanted.filter(pc.invert(among(wanted, latest.select(key))))
         if base is None or not left.num_rows:
@@ -439,14 +442,14 @@ class Reader:
         count, read = partial(self._count, relation), partial(self._read, relation, names)
         kept = self._plain.get((relation.id, relation.version), after, end, count, read)
         if kept is not None:
-            parts.append(kept.filter(pa.array(among_any(kept, [keys]))).cast(schema))
+            parts.append(fitted(kept.filter(pa.array(among_any(kept, [keys]))), schema))
             after = end
         rest = self.segments(relation, after, until) if after < until else []
         for version, alike in groupby(rest, key=lambda one: one.version):
             way = self.from_version(relation, version)
             then = segment.rows_with_weight(way.old, way.old.names)
             rows = key_lookup.find(self.home, list(alike), then, way.keys(keys), after=after, until=until)
-            parts.append(way.rows(rows, names, [WEIGHT]).cast(schema))
+            parts.append(fitted(way.rows(rows, names, [WEIGHT]), schema))
         return pa.concat_tables(parts)
 
     def _lookup_on_spark(self, relation: Relation, base: Base, keys: pa.Table) -> pa.Table:

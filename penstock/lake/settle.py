@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import SourceError
+from penstock.fitted import fitted
 from penstock.lsn import Lsn
 from penstock.relation.schema import Schema
 from penstock.zset import ABSENT, CHANGE_COLUMNS, WEIGHT, absent_mask, consolidate, is_settled, key_ids
@@ -105,7 +106,7 @@ def _look_up(rows: pa.Table, schema: Schema, wanted: Indices, lookup: Lookup) ->
     if not len(wanted):
         return rows.schema.empty_table().select(names), np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
     keys = rows.select(list(schema.key)).take(pa.array(wanted))
-    found = lookup(keys).select(names).cast(schema.arrow())
+    found = fitted(lookup(keys).select(names), schema.arrow())
     ids = key_ids(pa.concat_tables([found.select(list(schema.key)), keys]))
     have, need = ids[: found.num_rows], ids[found.num_rows :]
     order = np.argsort(have, kind="stable")

@@ -68,11 +68,10 @@ def settle_at_once(reader: Reader, source: Source, raw: Mapping[str, tuple[int, 
     The others are written as they are and wait: in front of them something waits, the table has a new shape, its rows
     are too many to be removed here, or they cannot be settled, which the settle step will tell.
     """
-    waiting = relations.waiting_of(reader.catalog, source.id)
     found = [
         one
-        for one in relations.of_source(reader.catalog, source.name)
-        if one.table in raw and one.version == raw[one.table][0] and one.id not in waiting
+        for one in relations.settled_of_source(reader.catalog, source.name)
+        if one.table in raw and one.version == raw[one.table][0]
     ]
     there = reader.beside({})
     there.ask_before_lookups(found)

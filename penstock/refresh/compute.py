@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from penstock.catalog.relations import Relation
 from penstock.errors import RefreshError
+from penstock.fitted import fitted
 from penstock.lake.arrow_exchange import to_arrow
 from penstock.lake.parts import computed_before
 from penstock.lake.reader import GATHERED, PENDING, SMALL, Reader
@@ -225,7 +226,7 @@ def _take(rows: pa.Table, output: str, relation: Relation) -> pa.Table:
     names = list(relation.schema.names)
     parts = pa.concat_arrays([pa.nulls(0, own[output].type), *own[output].chunks]).flatten()
     schema = rows_with_weight(relation.schema, names)
-    table = pa.table([*parts, own[WEIGHT]], names=[*names, WEIGHT]).cast(schema)
+    table = fitted(pa.table([*parts, own[WEIGHT]], names=[*names, WEIGHT]), schema)
     return consolidate(table, names)
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.catalog.relations import Relation
+from penstock.fitted import fitted
 from penstock.lake.partial_state import partial_state, whole_state
 from penstock.lake.reader import Reader
 from penstock.refresh import answers
@@ -141,7 +142,7 @@ def _reached(
     if rows is None:
         why = f"too many rows to look up {values:,} values in"
         return None, answers.scanned(reached.read, text(ranges(wanted)), why)
-    beside = None if answer is None else answer.beside(wanted).select(schema.names).cast(schema)
+    beside = None if answer is None else fitted(answer.beside(wanted).select(schema.names), schema)
     whole = rows if beside is None else pa.concat_tables([rows, beside])
     columns = [", ".join(each.column_names) for each in wanted]
     by_key = None if beside is None else beside.num_rows
@@ -165,7 +166,7 @@ def wanted_values(
         values = left.get(match)
         if values is None:
             values = known[match.by].select(list(match.by_columns)).rename_columns(list(match.columns))
-        values = values.cast(relation.schema.arrow(match.columns))
+        values = fitted(values, relation.schema.arrow(match.columns))
         found.setdefault(match.columns, []).append(values if match.nulls else values.drop_null())
     wanted = [_distinct(pa.concat_tables(values), columns) for columns, values in found.items()]
     return [values for values in wanted if values.num_rows]

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from penstock.fitted import fitted
 from penstock.relation import segment
 from penstock.relation.description import Ranges, ranges_of
 from penstock.relation.home import Home
@@ -70,7 +71,7 @@ def _hits(path: Path, schema: pa.Schema, keys: pa.Table) -> Iterator[pa.Table]:
         for group in range(footer.num_row_groups):
             if may_hold(ranges_of(footer, group), keys):
                 found = file.read_row_group(group, columns=names).select(names)
-                mask = among(found.cast(keys.schema), keys)
+                mask = among(fitted(found, keys.schema), keys)
                 if pc.any(mask).as_py():
                     yield (
                         file.read_row_group(group, columns=schema.names).select(schema.names).filter(mask).cast(schema)

@@ -17,12 +17,14 @@ import pyarrow.parquet as pq
 
 _LARGEST = 1 << 20  # bytes of a file that is kept
 _ROOM = 64 << 20  # bytes of all rows that are kept
+_LITTLE = 16 << 10  # bytes that are not worth copying rows for
 
 
 @dataclass(frozen=True)
 class _Kept:
     status: tuple[int, int, int]
     rows: pa.Table
+    bytes: int
 
 
 class RecentFiles:
@@ -53,25 +55,29 @@ class RecentFiles:
                 return kept.rows.select(list(columns))
         with pq.ParquetFile(path) as file:
             rows = file.read(use_threads=False)  # of few rows: handing them to others takes longer
-        self._keep(path, _Kept(status, rows))
+        self._keep(path, _Kept(status, rows, rows.nbytes))
         return rows.select(list(columns))
 
     def remember(self, path: Path, rows: pa.Table, size: int) -> None:
         """A file of so many bytes that was just written."""
-        if size <= self._largest and rows.nbytes <= self._room // 16:
+        if size > self._largest:
+            return
+        held = rows.get_total_buffer_size()
+        if held > 2 * size + _LITTLE:  # part of a batch, all of which would stay in memory for it
+            rows = rows.filter(pa.repeat(True, rows.num_rows))
+            held = rows.nbytes
+        if held <= self._room // 16:
             found = path.stat()
-            # A copy: part of a batch would keep all of it in memory.
-            whole = rows.filter(pa.repeat(True, rows.num_rows))
-            self._keep(path, _Kept((found.st_ino, found.st_size, found.st_mtime_ns), whole))
+            self._keep(path, _Kept((found.st_ino, found.st_size, found.st_mtime_ns), rows, held))
 
     def _keep(self, path: Path, kept: _Kept) -> None:
         with self._lock:
             before = self._kept.pop(path, None)
             self._kept[path] = kept
-            self._bytes += kept.rows.nbytes - (before.rows.nbytes if before else 0)
+            self._bytes += kept.bytes - (before.bytes if before else 0)
             while self._bytes > self._room:
                 _, gone = self._kept.popitem(last=False)
-                self._bytes -= gone.rows.nbytes
+                self._bytes -= gone.bytes
 
 
 RECENT = RecentFiles()

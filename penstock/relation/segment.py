@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.errors import StorageDamaged
+from penstock.fitted import fitted
 from penstock.relation.description import (
     Ranges,
     checksum_of,
@@ -90,13 +91,25 @@ class Encoded:
 
 
 class SegmentWriter:
-    """Names and writes the segments of one attempt for one relation."""
+    """Names and writes the segments of one attempt for one relation.
 
-    def __init__(self, home: Home, folder: str, attempt: int, *, first: int = 0) -> None:
+    `durable` makes a file and the one beside it durable: now, or before the caller counts on it.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        folder: str,
+        attempt: int,
+        *,
+        first: int = 0,
+        durable: Callable[[Path], None] | None = None,
+    ) -> None:
         self._home = home
         self._folder = folder
         self._attempt = attempt
         self._count = first
+        self._durable = durable or make_durable
 
     def write(self, rows: pa.Table, low: int, high: int, *, version: int = 1, form: Form = "settled") -> Segment:
         """Rows that are all here."""
@@ -116,7 +129,7 @@ class SegmentWriter:
 
     def next_path(self) -> Path:
         folder = self._home.segments(self._folder, datetime.now(UTC))
-        _make_durable(folder, self._home.changelog())
+        _durable_folder(folder, self._home.changelog())
         self._count += 1
         return folder / f"{stem_of(self._folder)}_a{self._attempt:08d}-{self._count:04d}.parquet"
 
@@ -147,10 +160,9 @@ class SegmentWriter:
         ranges, size = ranges_of(footer), path.stat().st_size
         positions = (low, high) if self._folder.startswith("tables/") else None
         text = described(self._folder, form, footer.num_rows, size, positions, (first, last), version, checksum, ranges)
-        beside = description_path(path)
         with writing(path):
-            beside.write_text(text)
-            sync(path, beside)
+            description_path(path).write_text(text)
+        self._durable(path)
         relative = self._home.relative(path)
         return Segment(relative, footer.num_rows, size, low, high, version, form, first, last, checksum, ranges)
 
@@ -218,6 +230,12 @@ def remove(path: Path) -> None:
     description_path(path).unlink(missing_ok=True)
 
 
+def make_durable(path: Path) -> None:
+    """A segment with what is beside it."""
+    with writing(path):
+        sync(path, description_path(path))
+
+
 def sync(*files: Path) -> None:
     """Make files of one folder and their names durable."""
     for target in (*files, files[0].parent):
@@ -231,7 +249,7 @@ def sync(*files: Path) -> None:
 _durable: set[Path] = set()
 
 
-def _make_durable(folder: Path, root: Path) -> None:
+def _durable_folder(folder: Path, root: Path) -> None:
     """The folder exists, and so it does after a crash: with a new one, all above it up to `root` are synced."""
     folder.mkdir(parents=True, exist_ok=True)
     if folder not in _durable:
@@ -278,14 +296,14 @@ def _read_one(path: Path, segment: Segment, schema: pa.Schema, after: int | None
     cut_high = until is not None and segment.high > until
     names = schema.names
     if not (cut_low or cut_high):
-        return RECENT.read(path, names).cast(schema)
+        return fitted(RECENT.read(path, names), schema)
     rows = RECENT.read(path, [*names, *(["_lsn"] if "_lsn" not in names else [])])
     mask = pa.scalar(True)
     if cut_low:
         mask = pc.and_(mask, pc.greater(rows["_lsn"], after))
     if cut_high:
         mask = pc.and_(mask, pc.less_equal(rows["_lsn"], until))
-    return rows.filter(mask).select(names).cast(schema)
+    return fitted(rows.filter(mask).select(names), schema)
 
 
 def rows_with_weight(schema: Schema, columns: Sequence[str]) -> pa.Schema:

@@ -6,6 +6,7 @@ A line per sample on standard output: the seconds from the return of COMMIT to a
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 import time
@@ -17,7 +18,6 @@ from penstock.demo import shop
 from penstock.lsn import Lsn
 
 _GAP = 0.4  # seconds between two samples, on average
-_LOOK = 0.005
 _PATIENCE = 120.0  # seconds until a view counts as stopped
 _FRONTIER = """
     SELECT frontier ->> 'shop' FROM penstock.frontiers
@@ -28,6 +28,7 @@ _FRONTIER = """
 def main(dsn: str, catalog: str, view: str, rate: str, samples: str) -> None:
     workload = shop.Workload(dsn, rate=float(rate))
     with psycopg.connect(dsn, autocommit=True) as db, psycopg.connect(catalog, autocommit=True) as frontiers:
+        frontiers.execute("LISTEN penstock_alert")
         workload.start()
         try:
             rng = random.Random(3)
@@ -48,8 +49,16 @@ def _sample(db: psycopg.Connection[Any], frontiers: psycopg.Connection[Any], vie
         reached = frontiers.execute(_FRONTIER, (view,)).fetchone()
         if reached is not None and Lsn.parse(reached[0]) >= lsn:
             return time.perf_counter() - committed
-        time.sleep(_LOOK)
+        _wait_for_refresh(frontiers, view)
     raise TimeoutError(f"a commit was not in {view} after {_PATIENCE:.0f} s")
+
+
+def _wait_for_refresh(frontiers: psycopg.Connection[Any], view: str) -> None:
+    """As somebody would who shows the view: by the event of its refresh."""
+    for event in frontiers.notifies(timeout=1.0):
+        told = json.loads(event.payload)
+        if (told["event"], told["subject"]) == ("refresh_completed", view):
+            return
 
 
 if __name__ == "__main__":
