@@ -33,6 +33,7 @@ from penstock.capture.shapes import Shapes
 from penstock.capture.slot import identify
 from penstock.capture.source import PostgresSource
 from penstock.catalog import attempts, copies, dropped, foreign_keys, relations, sources
+from penstock.catalog.foreign_keys import Sighting
 from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Storage
 from penstock.catalog.store import Catalog
@@ -93,10 +94,12 @@ class Ingest:
         self._waiting: dict[tuple[str, int], list[pa.Table]] = {}  # by table and version
         self._shapes = Shapes()
         self._rows = 0  # waiting or written, and not committed
+        self._ids: dict[str, int] | None = None
         self._attempt: int | None = None
         self._committed_at = time.monotonic()
         self._passed_join = False
         self._noted: Lsn | None = None  # where the foreign keys were looked at
+        self._seen: frozenset[str] | None = None  # those that were written down then
         self._keys = KeySightings(catalog)
         self._copies = HomeCopies(home, catalog, lease, self.source, progress)
         self._files = ChangeFiles(home, self._copies, self._form)
@@ -164,7 +167,7 @@ class Ingest:
         if seen is not None:
             with self._catalog.connection.transaction():
                 foreign_keys.saw(self._catalog.connection, self.source.id, seen)
-            self._noted = self._captured
+            self._noted, self._seen = self._captured, _identities(seen)
 
     def finish_copies(self) -> None:
         """Capture until no table is being copied any more."""
@@ -205,6 +208,7 @@ class Ingest:
 
     def _open(self) -> PostgresSource:
         """Go on from the recorded position, with all tables that are in the stream there."""
+        self._ids = None
         self.source = sources.get(self._catalog, self.source.name)
         self._captured = self.source.captured or Lsn(0)
         captured = [one for one in relations.of_source(self._catalog, self.source.name) if one.ended is None]
@@ -370,6 +374,12 @@ class Ingest:
         unknown = captured and sources.is_partial(self.source.options, table) and pc.min(rows[WEIGHT]).as_py() < 0
         return "settled" if is_settled(rows) and not unknown else "raw"
 
+    def _known_ids(self) -> dict[str, int]:
+        """By table. They are others only after tables were added, which takes this lease, or a copy is complete."""
+        if self._ids is None:
+            self._ids = relations.ids_of_source(self._catalog, self.source.id)
+        return self._ids
+
     def _commit(self, checkpoint: Checkpoint, ready: Sequence[str], *, acknowledge: bool = True) -> None:
         looking = None if self._copies.under_way else self._keys.look(self.source)
         self._settle_at_once()
@@ -378,7 +388,7 @@ class Ingest:
         seen = None if looking is None else looking.result()
         hit("ingest.files_written")
         with self._catalog.commit(self.lease, attempt, "ingest") as commit, commit.connection.pipeline():
-            known = relations.ids_of_source(self._catalog, self.source.id)
+            known = self._known_ids()
             self._shapes.record(commit, self.source.id, known)
             recorded: dict[int, list[Segment]] = {}
             for table, done in self._files.written.items():
@@ -394,9 +404,11 @@ class Ingest:
             completed = self._copies.complete(commit, ready, checkpoint.lsn)
             sources.move(commit, self.source.id, checkpoint.to_json(), checkpoint.lsn)
             if seen is not None:
-                foreign_keys.saw(commit.connection, self.source.id, seen)
+                foreign_keys.saw(commit.connection, self.source.id, seen, again=_identities(seen) == self._seen)
         if seen is not None:
-            self._noted = checkpoint.lsn
+            self._noted, self._seen = checkpoint.lsn, _identities(seen)
+        if completed:
+            self._ids = None
         self._shapes.recorded(completed)
         self._copies.completed(completed)
         self._files.written = {}
@@ -405,6 +417,10 @@ class Ingest:
         hit("ingest.before_acknowledge")
         if acknowledge:
             self._postgres.acknowledge(checkpoint)
+
+
+def _identities(seen: Iterable[Sighting]) -> frozenset[str]:
+    return frozenset(one.identity for one in seen)
 
 
 def _size(parts: Sequence[pa.Table]) -> tuple[int, int]:

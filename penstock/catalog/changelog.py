@@ -10,7 +10,7 @@ from typing import cast
 from psycopg.rows import DictRow
 
 from penstock.catalog.relations import record_segments
-from penstock.catalog.store import Catalog, Commit
+from penstock.catalog.store import Catalog, Commit, Question
 from penstock.relation.segment import Segment
 
 _BATCH = 10_000  # rows of the catalog that go in one statement
@@ -55,19 +55,18 @@ def every_segment(catalog: Catalog) -> list[Segment]:
     return [Segment.from_row(row) for row in rows]
 
 
-def last_changes(catalog: Catalog) -> dict[int, tuple[str, int]]:
-    """Of each table that a stream table reads, its source and the position of its last change that can be read.
+LAST_CHANGES = Question(
+    "SELECT r.id, s.name, greatest(r.retained, "
+    "(SELECT min(from_position) FROM schema_versions v WHERE v.relation_id = r.id), "
+    "(SELECT max(high) FROM segments g WHERE g.relation_id = r.id AND g.form = 'settled')) AS position "
+    "FROM relations r JOIN sources s ON s.id = r.source_id "
+    "WHERE NOT r.retired AND r.id IN (SELECT input_id FROM dependencies)",
+    lambda rows: {row["id"]: (row["name"], row["position"]) for row in rows},
+)
+"""Of each table that a stream table reads, its source and the position of its last change that can be read.
 
-    Where changes are gone, or the table was copied again, it counts as changed up to there.
-    """
-    rows = catalog.all(
-        "SELECT r.id, s.name, greatest(r.retained, "
-        "(SELECT min(from_position) FROM schema_versions v WHERE v.relation_id = r.id), "
-        "(SELECT max(high) FROM segments g WHERE g.relation_id = r.id AND g.form = 'settled')) AS position "
-        "FROM relations r JOIN sources s ON s.id = r.source_id "
-        "WHERE NOT r.retired AND r.id IN (SELECT input_id FROM dependencies)"
-    )
-    return {row["id"]: (row["name"], row["position"]) for row in rows}
+Where changes are gone, or the table was copied again, it counts as changed up to there.
+"""
 
 
 def sizes(catalog: Catalog) -> dict[int, Size]:

@@ -25,8 +25,19 @@ class Sighting:
     until: Lsn
 
 
-def saw(connection: Connection, source_id: int, seen: Sequence[Sighting]) -> None:
-    """All keys that hold now; what is not among them does not. In one transaction, which is the caller's."""
+def saw(connection: Connection, source_id: int, seen: Sequence[Sighting], *, again: bool = False) -> None:
+    """All keys that hold now; what is not among them does not. In one transaction, which is the caller's.
+
+    `again`: the same keys as those that were written down last.
+    """
+    if again:
+        connection.execute(
+            "UPDATE foreign_keys f SET until = GREATEST(f.until, n.until) "
+            "FROM unnest(%s::text[], %s::bigint[]) n (identity, until) "
+            "WHERE f.source_id = %s AND f.identity = n.identity",
+            ([one.identity for one in seen], [int(one.until) for one in seen], source_id),
+        )
+        return
     connection.execute(
         "DELETE FROM foreign_keys WHERE source_id = %s AND identity <> ALL(%s)",
         (source_id, [one.identity for one in seen]),

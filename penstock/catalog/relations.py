@@ -10,7 +10,7 @@ from typing import Literal, cast
 
 from psycopg.rows import DictRow
 
-from penstock.catalog.store import Catalog, Commit
+from penstock.catalog.store import Catalog, Commit, Question
 from penstock.errors import AmbiguousName, NotFound, NotRetained
 from penstock.relation.schema import Schema
 from penstock.relation.segment import Form, Segment
@@ -72,9 +72,12 @@ def _schema(text: str) -> Schema:
     return Schema.from_json(text)
 
 
+EVERY = Question(_SELECT + " AND r.kind <> 'state' ORDER BY r.name", lambda rows: [_relation(row) for row in rows])
+
+
 def every(catalog: Catalog) -> list[Relation]:
     """All tables and views, by name; not what operators remember."""
-    return [_relation(row) for row in catalog.all(_SELECT + " AND r.kind <> 'state' ORDER BY r.name")]
+    return catalog.answer(EVERY)
 
 
 def of_source(catalog: Catalog, source: str) -> list[Relation]:

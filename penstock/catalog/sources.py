@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from psycopg.rows import DictRow
 
-from penstock.catalog.store import Catalog, Commit
+from penstock.catalog.store import Catalog, Commit, Question
 from penstock.errors import NotFound
 from penstock.lsn import Lsn
 
@@ -62,8 +62,11 @@ def is_partial(options: Mapping[str, Any], table: str) -> bool:
     return options.get("snapshot_mode") == "never" or modes.get(table) == "stream-only"
 
 
+EVERY = Question(_SELECT + " ORDER BY s.name", lambda rows: [_source(row) for row in rows])
+
+
 def every(catalog: Catalog) -> list[Source]:
-    return [_source(row) for row in catalog.all(_SELECT + " ORDER BY s.name")]
+    return catalog.answer(EVERY)
 
 
 def lookup(catalog: Catalog, name: str) -> Source | None:
@@ -77,6 +80,17 @@ def get(catalog: Catalog, name: str) -> Source:
         known = ", ".join(one.name for one in every(catalog)) or "none yet"
         raise NotFound(f"no source {name!r}", hint=f"Known sources: {known}. Add one with `penstock source add`.")
     return source
+
+
+def is_unsettled(catalog: Catalog, source_id: int) -> bool:
+    """Whether something that was captured cannot be read yet."""
+    row = catalog.one(
+        "SELECT p.settled <> p.captured OR EXISTS (SELECT FROM segments s JOIN relations r ON r.id = s.relation_id "
+        "WHERE r.source_id = p.source_id AND s.waiting AND NOT r.retired) AS so "
+        "FROM positions p WHERE p.source_id = %s",
+        source_id,
+    )
+    return bool(row and row["so"])
 
 
 def register(
@@ -107,9 +121,9 @@ def move(commit: Commit, source_id: int, checkpoint: str, captured: int) -> None
 def tell_state(commit: Commit, source_id: int) -> None:
     """A source with a table that is being copied is copying."""
     commit.connection.execute(
-        "UPDATE sources s SET state = CASE WHEN EXISTS (SELECT FROM copies WHERE source_id = s.id) "
-        "THEN 'copying' ELSE 'streaming' END WHERE id = %s",
-        (source_id,),
+        "UPDATE sources s SET state = n.state FROM (SELECT CASE WHEN EXISTS (SELECT FROM copies WHERE source_id = %s) "
+        "THEN 'copying' ELSE 'streaming' END AS state) n WHERE s.id = %s AND s.state <> n.state",
+        (source_id, source_id),
     )
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
-from typing import Any, LiteralString, cast
+from typing import Any, Generic, LiteralString, TypeVar, cast
 
 import psycopg
 from psycopg.rows import DictRow, dict_row
@@ -24,8 +25,17 @@ from penstock.failpoint import hit
 from penstock.relation.home import Home
 
 Connection = psycopg.Connection[DictRow]
+T = TypeVar("T")
 _MIGRATION_LOCK = 0x70656E73  # "pens"
 _AGAIN = 0.03  # seconds between two looks at a lease that another one has
+
+
+@dataclass(frozen=True)
+class Question(Generic[T]):
+    """A query that can be asked together with others, and what its rows say."""
+
+    query: LiteralString
+    read: Callable[[list[DictRow]], T]
 
 
 class Commit:
@@ -126,32 +136,41 @@ class Catalog:
         A step that wrote no files needs no attempt of its own beforehand: it gets one inside.
         """
         hit(f"{purpose}.before_commit")
-        with self.connection.transaction():
-            row = self.connection.execute(
-                "SELECT epoch FROM leases WHERE name = %s FOR UPDATE", (lease.name,)
-            ).fetchone()
+        with ExitStack() as transaction:
+            with self.connection.pipeline():  # what every commit begins with is sent together
+                transaction.enter_context(self.connection.transaction())
+                held = self.connection.execute("SELECT epoch FROM leases WHERE name = %s FOR UPDATE", (lease.name,))
+                taking = self.connection.execute(*self._taking_round(lease, attempt, purpose))
+                row, taken = held.fetchone(), taking.fetchone()
             if row is None or row["epoch"] != lease.epoch:
                 raise LeaseLost(
                     f"another process took over {lease.name!r} while this one was away",
                     hint="Nothing of this step was recorded. Start again if this process should do the work.",
                 )
-            taken = self._take_round(lease, attempt, purpose)
+            if taken is None:
+                raise LeaseLost(f"attempt {attempt} of {lease.name!r} was already ended")
             yield Commit(self.connection, taken["round"], taken["attempt"])
         hit(f"{purpose}.after_commit")
 
-    def _take_round(self, lease: Lease, attempt: int | None, purpose: str) -> DictRow:
-        if attempt is None:
-            attempt = self.begin(lease, purpose)
-        taken = self.connection.execute(
-            "WITH attempt AS ("
-            "  UPDATE attempts SET state = 'committed' WHERE id = %s AND state = 'open' RETURNING id) "
+    def _taking_round(self, lease: Lease, attempt: int | None, purpose: str) -> tuple[LiteralString, tuple[Any, ...]]:
+        take: LiteralString = (
             "INSERT INTO rounds (id, attempt_id, purpose) SELECT nextval('round_number'), id, %s FROM attempt "
-            "RETURNING id AS round, attempt_id AS attempt",
-            (attempt, purpose),
-        ).fetchone()
-        if taken is None:
-            raise LeaseLost(f"attempt {attempt} of {lease.name!r} was already ended")
-        return taken
+            "RETURNING id AS round, attempt_id AS attempt"
+        )
+        if attempt is None:
+            made: LiteralString = "INSERT INTO attempts (lease, epoch, purpose, state) VALUES (%s, %s, %s, 'committed')"
+            return f"WITH attempt AS ({made} RETURNING id) {take}", (lease.name, lease.epoch, purpose, purpose)
+        ended: LiteralString = "UPDATE attempts SET state = 'committed' WHERE id = %s AND state = 'open'"
+        return f"WITH attempt AS ({ended} RETURNING id) {take}", (attempt, purpose)
+
+    def ask(self, *questions: Question[Any]) -> list[Any]:
+        """The answers to all of them, by one round trip; each sees what is committed when it is its turn."""
+        with self.connection.pipeline():
+            asked = [self.connection.execute(one.query) for one in questions]
+            return [one.read(answer.fetchall()) for one, answer in zip(questions, asked, strict=True)]
+
+    def answer(self, question: Question[T]) -> T:
+        return question.read(self.all(question.query))
 
     def one(self, query: LiteralString, *parameters: Any) -> DictRow | None:
         return self.connection.execute(query, parameters).fetchone()

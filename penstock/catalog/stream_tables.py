@@ -10,7 +10,7 @@ from typing import LiteralString, cast
 
 from psycopg.rows import DictRow
 
-from penstock.catalog.store import Catalog, Commit
+from penstock.catalog.store import Catalog, Commit, Question
 from penstock.cut import Frontier
 from penstock.errors import NotFound
 from penstock.relation.schema import Schema
@@ -78,8 +78,11 @@ def _stream_table(row: DictRow) -> StreamTable:
     return StreamTable(**{**row, "frontier": frontier_of(row["frontier"]), "inputs": tuple(row["inputs"])})
 
 
+EVERY = Question(_SELECT + " ORDER BY r.name", lambda rows: [_stream_table(row) for row in rows])
+
+
 def every(catalog: Catalog) -> list[StreamTable]:
-    return [_stream_table(row) for row in catalog.all(_SELECT + " ORDER BY r.name")]
+    return catalog.answer(EVERY)
 
 
 def lookup(catalog: Catalog, name: str) -> StreamTable | None:

@@ -105,9 +105,14 @@ class Engine:
 
         return Plans(self.catalog)
 
-    def catch_up(
+    def catch_up(self, until: Frontier | None = None, *, following: str | None = None) -> Frontier:
+        """Capture and settle what is committed now, or up to `until`; returns what can be read then."""
+        self.capture(until, following=following)
+        return readable(self.catalog)
+
+    def capture(
         self, until: Frontier | None = None, *, finish: bool = True, wait: bool = True, following: str | None = None
-    ) -> Frontier:
+    ) -> None:
         """Capture and settle what is committed now, or up to `until`; without `wait`, what has come by now.
 
         A source that is paused in front of a schema change, or cannot be reached, does not keep the others from going
@@ -126,10 +131,10 @@ class Engine:
                     raise
                 held_up.append(error)
             else:
-                settle_source(self._settling, self.catalog, lease, source.name)
+                if sources.is_unsettled(self.catalog, source.id):
+                    settle_source(self._settling, self.catalog, lease, source.name)
         if held_up:
             raise held_up[0]
-        return readable(self.catalog)
 
     @cached_property
     def workers(self) -> Workers:

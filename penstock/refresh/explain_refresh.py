@@ -13,7 +13,6 @@ from penstock.lake.reader import GATHERED
 from penstock.refresh.compute import Prepared
 from penstock.refresh.costs import Costs
 from penstock.refresh.decision import Action
-from penstock.refresh.positions import readable
 from penstock.refresh.standing import Standing
 from penstock.refresh.table_refresh import TableRefresh, Task, learned
 from penstock.views import Read
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 def explain_refresh(engine: Engine, table: StreamTable) -> str:
     """Of what is captured; stream tables that it reads are taken as they are."""
-    standing = Standing.read(engine.catalog, readable(engine.catalog))
+    standing = Standing.read(engine.catalog)
     refresh = TableRefresh(engine.catalog, engine.plans, standing, engine.settings.differential_max_change_ratio)
     costs = learned(engine.catalog, table.relation_id)
     try:

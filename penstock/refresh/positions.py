@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from penstock.catalog import sources, stream_tables
 from penstock.catalog.relations import Relation
+from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
 from penstock.catalog.stream_tables import StreamTable
 from penstock.cut import Frontier
@@ -15,7 +16,11 @@ from penstock.lsn import Lsn
 
 def readable(catalog: Catalog) -> Frontier:
     """The frontier up to which everything captured can be read."""
-    return Frontier({one.name: one.settled for one in sources.every(catalog) if one.settled is not None})
+    return readable_of(sources.every(catalog))
+
+
+def readable_of(every: Iterable[Source]) -> Frontier:
+    return Frontier({one.name: one.settled for one in every if one.settled is not None})
 
 
 def sources_of(relation_id: int, known: Mapping[int, Relation], tables: Mapping[int, StreamTable]) -> frozenset[str]:

@@ -37,7 +37,6 @@ from penstock.refresh.dag import independent, reachable, upstream_first
 from penstock.refresh.decision import MAX_CHANGE_RATIO, Action
 from penstock.refresh.life import Event, Status
 from penstock.refresh.plans import Plans
-from penstock.refresh.positions import readable
 from penstock.refresh.standing import Standing
 from penstock.refresh.table_refresh import Outcome, TableRefresh, Task, check_forward, check_readable
 from penstock.refresh.workers import Workers
@@ -129,6 +128,14 @@ class _Result:
 
 
 More = Callable[[Collection[str]], tuple[Standing, Sequence[str]] | None]
+
+
+@dataclass(frozen=True)
+class Again:
+    """For those that are done before the round is: how to get what is new, and which are due then."""
+
+    capture: Callable[[], object]
+    due: Callable[[Standing], Sequence[str]]
 
 
 class Round:
@@ -421,11 +428,11 @@ def _told(table: StreamTable, error: Exception) -> PenstockError:
 
 def refresh(
     catalog: Catalog, plans: Plans, workers: Workers, names: Sequence[str], to: Frontier | None = None, *,
-    terms: Terms | None = None, wait: float = 0.0, due: Callable[[], Sequence[str]] | None = None,
+    terms: Terms | None = None, wait: float = 0.0, again: Again | None = None,
 ) -> Round:  # fmt: skip
     """Bring stream tables, and all they read, to `to` (default: everything readable now) in one round.
 
-    Another refresh under way is waited for, for `wait` seconds. `due` captures what is new and names what is due then.
+    Another refresh under way is waited for, for `wait` seconds.
     """
     with catalog.lease(LEASE, wait=wait) as lease:
         with workers.reader() as reader:
@@ -433,16 +440,14 @@ def refresh(
         attempts.collect(catalog, home, lease)
         stand = partial(_stand, catalog, plans, home, lease)
 
-        def more(busy: Collection[str]) -> tuple[Standing, Sequence[str]] | None:
-            names = due() if due is not None else ()
-            if not names:
-                return None
+        def more(again: Again, busy: Collection[str]) -> tuple[Standing, Sequence[str]] | None:
+            again.capture()
             standing = stand(None)
-            free = [name for name in names if not reachable([name], standing.inputs) & set(busy)]
+            free = [name for name in again.due(standing) if not reachable([name], standing.inputs) & set(busy)]
             return (standing, free) if free else None
 
         standing = stand(to)
-        made = Round(catalog, plans, workers, lease, terms or Terms(), more if due is not None else None)
+        made = Round(catalog, plans, workers, lease, terms or Terms(), partial(more, again) if again else None)
         made.refresh(standing, names)
         return made
 
@@ -451,11 +456,9 @@ def _stand(catalog: Catalog, plans: Plans, home: Home, lease: Lease, to: Frontie
     """Where everything stands, renames of columns followed."""
     from penstock.refresh.follow import follow_renames
 
-    newest = readable(catalog)
-    if to is not None:
-        check_readable(to, newest)
-    standing = Standing.read(catalog, newest if to is None else to)
+    standing = Standing.read(catalog, to)
+    check_readable(standing.target, standing.newest)
     tables, known = list(standing.tables.values()), list(standing.known.values())
-    if standing.target == newest and follow_renames(catalog, plans, home, lease, tables, known):
-        return Standing.read(catalog, newest)
+    if standing.target == standing.newest and follow_renames(catalog, plans, home, lease, tables, known):
+        return Standing.read(catalog, standing.newest)
     return standing

@@ -9,6 +9,7 @@ affair; any other ends the run.
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
@@ -44,6 +45,8 @@ def run(engine: Engine, stop: threading.Event) -> None:
 
 def _run(engine: Engine, stop: threading.Event) -> None:
     guard(engine)
+    gc.collect()
+    gc.freeze()  # a full collection would look at all of it again, for a tenth of a second, once a minute
     upkeep = Upkeep(engine)
     publisher = Publisher(engine, stop)
     publisher.start()
@@ -107,7 +110,7 @@ def capture(engine: Engine, said: set[str], *, wait: bool = True) -> PenstockErr
     A source that is paused, or that another process captures, is told of once; what it has can be refreshed.
     """
     try:
-        engine.catch_up(finish=False, wait=wait)
+        engine.capture(finish=False, wait=wait)
     except (SchemaChanged, Busy) as error:
         if error.message not in said:
             said.add(error.message)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from penstock.catalog import changelog, stream_tables
+from penstock.catalog import changelog, sources, stream_tables
 from penstock.catalog.lease import Lease
 from penstock.catalog.stream_tables import StreamTable
 from penstock.cut import Frontier
@@ -21,7 +21,7 @@ from penstock.errors import Busy
 from penstock.refresh.dag import reachable
 from penstock.refresh.due import Candidate, aligned, is_due
 from penstock.refresh.life import Status
-from penstock.refresh.positions import readable
+from penstock.refresh.positions import readable_of
 from penstock.refresh.schedule import Downstream, parse
 from penstock.refresh.standing import Leaves, is_changed
 
@@ -68,20 +68,16 @@ class Scheduler:
         return self._refresh(names) if names else {}
 
     def due(self, now: datetime | None = None) -> list[str]:
-        catalog = self._engine.catalog
-        tables = {table.relation_id: table for table in stream_tables.every(catalog)}
-        if all(table.schedule is None for table in tables.values()):
-            return []
-        changed = changelog.last_changes(catalog)
+        every, changed, there = self._engine.catalog.ask(stream_tables.EVERY, changelog.LAST_CHANGES, sources.EVERY)
+        return self._due({table.relation_id: table for table in every}, changed, readable_of(there), now)
+
+    def _due(
+        self, tables: Mapping[int, StreamTable], changed: Mapping[int, tuple[str, int]], target: Frontier,
+        now: datetime | None = None,
+    ) -> list[str]:  # fmt: skip
         at = now or datetime.now(UTC)
         gap = self._engine.settings.on_commit_gap
-        found = candidates(tables, changed, readable(catalog))
-        return [one.name for one in found if is_due(one, at, gap)]
-
-    def _due_again(self) -> list[str]:
-        assert self._capture is not None
-        self._capture()
-        return self.due()
+        return [one.name for one in candidates(tables, changed, target) if is_due(one, at, gap)]
 
     def _refresh(self, names: list[str]) -> dict[str, Refresh]:
         from penstock.refresh import round as rounds
@@ -91,10 +87,12 @@ class Scheduler:
             "SCHEDULER", settings.differential_max_change_ratio, settings.max_consecutive_errors, (), self._stop,
             self._passing,
         )  # fmt: skip
+        again = None
+        if self._capture is not None:
+            again = rounds.Again(self._capture, lambda found: self._due(found.tables, found.changed, found.target))
         done = rounds.refresh(
-            engine.catalog, engine.plans, engine.workers, names, terms=terms, wait=settings.lock_timeout,
-            due=self._due_again if self._capture is not None else None,
-        )  # fmt: skip
+            engine.catalog, engine.plans, engine.workers, names, terms=terms, wait=settings.lock_timeout, again=again
+        )
         for one in done.moves:
             said = (one.name, one.action, one.inserted, one.deleted, one.seconds)
             log.info("%s: %s, +%d -%d in %.2f s", *said, extra=one.fields)

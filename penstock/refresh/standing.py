@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from penstock.catalog import changelog, relations, stream_tables
+from penstock.catalog import changelog, relations, sources, stream_tables
 from penstock.catalog.relations import Relation
 from penstock.catalog.store import Catalog
 from penstock.catalog.stream_tables import StreamTable
 from penstock.cut import Frontier
 from penstock.errors import Busy
+from penstock.refresh.positions import readable_of
 
 
 class Leaves:
@@ -34,6 +35,7 @@ class Leaves:
 class Standing:
     """`changed` has, for each captured table that is read, its source and the position of its last change."""
 
+    newest: Frontier
     target: Frontier
     known: Mapping[int, Relation]
     tables: Mapping[int, StreamTable]
@@ -41,10 +43,16 @@ class Standing:
     _leaves: list[Leaves] = field(default_factory=list, repr=False)
 
     @classmethod
-    def read(cls, catalog: Catalog, target: Frontier) -> Standing:
-        known = {relation.id: _at(catalog, relation, target) for relation in relations.every(catalog)}
-        tables = {table.relation_id: table for table in stream_tables.every(catalog)}
-        return cls(target, known, tables, changelog.last_changes(catalog), [Leaves(tables)])
+    def read(cls, catalog: Catalog, to: Frontier | None = None) -> Standing:
+        """The target is `to`, or all that is readable now."""
+        there, every, streams, changed = catalog.ask(
+            sources.EVERY, relations.EVERY, stream_tables.EVERY, changelog.LAST_CHANGES
+        )
+        newest = readable_of(there)
+        target = newest if to is None else to
+        known = {relation.id: _at(catalog, relation, target) for relation in every}
+        tables = {table.relation_id: table for table in streams}
+        return cls(newest, target, known, tables, changed, [Leaves(tables)])
 
     @cached_property
     def inputs(self) -> dict[str, list[str]]:

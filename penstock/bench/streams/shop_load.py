@@ -42,7 +42,8 @@ def main(dsn: str, catalog: str, view: str, rate: str, samples: str) -> None:
 def _sample(db: psycopg.Connection[Any], frontiers: psycopg.Connection[Any], view: str, rng: random.Random) -> float:
     shop.transact(db, rng, shop.place_order)
     committed = time.perf_counter()
-    row = db.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+    # The commit is flushed, and what others have only inserted since need not be in the view.
+    row = db.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
     assert row is not None
     lsn = Lsn.parse(row[0])
     while time.perf_counter() - committed < _PATIENCE:
