@@ -17,6 +17,7 @@ from penstock.capture.home_copy import HomeCopies
 from penstock.relation.home import Home
 from penstock.relation.rotation import ROTATION
 from penstock.relation.segment import Encoded, Form, Segment, SegmentWriter, make_durable
+from penstock.zset import WEIGHT
 
 Version = tuple[str, int]
 """A table and the version of its shape."""
@@ -68,7 +69,7 @@ class ChangeFiles:
     def _grow(self, of: Version, parts: list[pa.Table]) -> None:
         rows = pa.concat_tables(parts)
         if of not in self._growing:
-            self._growing[of] = _Growing(rows.schema)
+            self._growing[of] = _Growing(rows)
         self._growing[of].append(rows, self._form_of(of[0], rows))
 
     def _write(self, attempt: int, waiting: Waiting) -> None:
@@ -96,8 +97,8 @@ class ChangeFiles:
 class _Growing:
     """Rows of one version of a table that are encoded already."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._encoded = Encoded(schema, many=True)
+    def __init__(self, first: pa.Table) -> None:
+        self._encoded = Encoded(first.schema, many=True, removes=pc.min(first[WEIGHT]).as_py() < 0)
         self._positions: list[int] = []
         self._forms: set[Form] = set()
 

@@ -16,9 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from psycopg import Cursor
-from psycopg.rows import TupleRow
-
 from penstock.capture.connection import Connection
 from penstock.catalog.foreign_keys import Sighting
 from penstock.lsn import Lsn
@@ -61,11 +58,10 @@ WHERE k.contype = 'f' AND k.convalidated AND c.relkind = 'r' AND p.relkind = 'r'
 def held_keys(connection: Connection, tables: Iterable[str]) -> list[Sighting]:
     """The keys among the tables that hold now. Each statement sees what is committed when it begins."""
     wanted = set(tables)
-    with connection.pipeline():  # sent together, run one after the other
-        before, locks, keys, after = [connection.execute(one) for one in (_POSITION, _LOCKED, _KEYS, _POSITION)]
-        until, since = _position(before), _position(after)
-        locked = {row[0] for row in locks}
-        found = keys.fetchall()
+    until = _position(connection)
+    locked = {row[0] for row in connection.execute(_LOCKED)}
+    found = connection.execute(_KEYS).fetchall()
+    since = _position(connection)
     return [
         Sighting(identity, child, ForeignKey(tuple(columns), parent, tuple(parent_columns)), since, until)
         for identity, child_oid, parent_oid, child, parent, columns, parent_columns in found
@@ -73,7 +69,7 @@ def held_keys(connection: Connection, tables: Iterable[str]) -> list[Sighting]:
     ]
 
 
-def _position(answer: Cursor[TupleRow]) -> Lsn:
-    row = answer.fetchone()
+def _position(connection: Connection) -> Lsn:
+    row = connection.execute(_POSITION).fetchone()
     assert row is not None
     return Lsn.parse(row[0])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 
 import pyarrow as pa
@@ -48,8 +48,8 @@ from penstock.zset import ABSENT, WEIGHT, is_settled
 # A file ends when this much is there for files, and all are committed when so many rows are there, or all that was
 # asked for. If so much waits of one table, it is encoded meanwhile.
 _FLUSH_ROWS, _FLUSH_BYTES = 250_000, 48 << 20
-_PART_ROWS, _PART_BYTES = 50_000, 12 << 20
-_COMMIT_ROWS = 1_000_000
+_PART_ROWS, _PART_BYTES = 25_000, 12 << 20
+_COMMIT_ROWS = 3_000_000
 _NEVER = Lsn((1 << 64) - 1)
 _MOMENT = 0.002  # seconds for the first of what lies in the socket
 _MOMENTS = 0.05  # seconds for all of it, if it does not end
@@ -104,6 +104,7 @@ class Ingest:
         self._copies = HomeCopies(home, catalog, lease, self.source, progress)
         self._files = ChangeFiles(home, self._copies, self._form)
         self._handed_rows = self._handed_bytes = 0  # to files that have not ended
+        self._waiting_bytes = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -122,10 +123,9 @@ class Ingest:
 
     def close(self) -> None:
         """Stop capturing; what was not committed comes again next time."""
-        self._files.close()
-        self._copies.close()
-        self._postgres.close()
-        self._keys.close()
+        with ExitStack() as all_of_them:  # the last one first; each, whatever becomes of the others
+            for one in (self._keys, self._postgres, self._copies, self._files):
+                all_of_them.callback(one.close)
 
     @property
     def captured(self) -> Lsn:
@@ -312,6 +312,7 @@ class Ingest:
     def _much_waits(self, *, whole: bool) -> bool:
         """Of a transaction that is larger than memory may be, a third of it is much."""
         rows, size = _size([rows for parts in self._waiting.values() for rows in parts])
+        self._waiting_bytes = size
         rows, size = self._handed_rows + rows, self._handed_bytes + size
         share = 1 if whole else 3
         return rows >= _FLUSH_ROWS // share or size >= _FLUSH_BYTES // share
@@ -364,7 +365,8 @@ class Ingest:
         if self._attempt is None:
             self._attempt = self._catalog.begin(self.lease, "ingest")
         waiting, self._waiting = self._waiting, {}
-        self._files.write(self._attempt, waiting, few=self._rows <= AT_ONCE_ROWS)
+        few = self._rows <= AT_ONCE_ROWS and self._waiting_bytes <= _AT_ONCE_BYTES
+        self._files.write(self._attempt, waiting, few=few)
         self._handed_rows = self._handed_bytes = 0
         return self._attempt
 

@@ -15,6 +15,7 @@ from penstock.catalog import relations
 from penstock.catalog.foreign_keys import Sighting
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
+from penstock.catalog.store import Connection as CatalogConnection
 from penstock.errors import SourceUnreachable
 
 Look = Future[list[Sighting] | None]
@@ -27,16 +28,24 @@ class KeySightings:
         self._catalog = catalog
         self._thread = ThreadPoolExecutor(1, "penstock-keys")
         self._asking: Connection | None = None
+        self._own: CatalogConnection | None = None  # the thread's
 
     def look(self, source: Source) -> Look:
         """Gives the foreign keys that hold now; None where nothing can be told of them."""
         return self._thread.submit(self._seen, source)
 
     def close(self) -> None:
-        self._thread.submit(self._leave)
-        self._thread.shutdown()
+        """A look that is under way is given up; safe to call twice."""
+        if self._asking is not None:
+            self._asking.cancel()
+        self._thread.shutdown(cancel_futures=True)
+        self._disconnect()
+        if self._own is not None:
+            self._catalog.drop(self._own)
+            self._own = None
 
     def _seen(self, source: Source) -> list[Sighting] | None:
+        self._own = self._catalog.connection
         known = relations.of_source(self._catalog, source.name)
         if not any(one.schema.foreign_keys for one in known):
             return None
@@ -56,10 +65,6 @@ class KeySightings:
         except BaseException:
             self._disconnect()
             raise
-
-    def _leave(self) -> None:
-        self._disconnect()
-        self._catalog.leave()
 
     def _disconnect(self) -> None:
         if self._asking is not None:

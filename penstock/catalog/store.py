@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -92,11 +92,15 @@ class Catalog:
             connection.close()
 
     def leave(self) -> None:
-        """This thread ends: its connection is not needed any more."""
+        """This thread's connection is not needed any more."""
         connection = self.__dict__["_mine"].__dict__.pop("connection", None)
         if connection is not None:
-            self._opened.remove(connection)
-            connection.close()
+            self.drop(connection)
+
+    def drop(self, connection: Connection) -> None:
+        """The connection of a thread that has ended."""
+        self._opened.remove(connection)
+        connection.close()
 
     def close(self) -> None:
         for connection in self._opened:
@@ -136,12 +140,11 @@ class Catalog:
         A step that wrote no files needs no attempt of its own beforehand: it gets one inside.
         """
         hit(f"{purpose}.before_commit")
-        with ExitStack() as transaction:
-            with self.connection.pipeline():  # what every commit begins with is sent together
-                transaction.enter_context(self.connection.transaction())
+        with self.connection.transaction():
+            with self.connection.pipeline():
                 held = self.connection.execute("SELECT epoch FROM leases WHERE name = %s FOR UPDATE", (lease.name,))
                 taking = self.connection.execute(*self._taking_round(lease, attempt, purpose))
-                row, taken = held.fetchone(), taking.fetchone()
+            row, taken = held.fetchone(), taking.fetchone()
             if row is None or row["epoch"] != lease.epoch:
                 raise LeaseLost(
                     f"another process took over {lease.name!r} while this one was away",
@@ -165,9 +168,13 @@ class Catalog:
 
     def ask(self, *questions: Question[Any]) -> list[Any]:
         """The answers to all of them, by one round trip; each sees what is committed when it is its turn."""
-        with self.connection.pipeline():
-            asked = [self.connection.execute(one.query) for one in questions]
-            return [one.read(answer.fetchall()) for one, answer in zip(questions, asked, strict=True)]
+        try:
+            with self.connection.pipeline():
+                asked = [self.connection.execute(one.query) for one in questions]
+        except psycopg.Error:
+            self.leave()  # it may believe that statements behind the one that failed were prepared
+            raise
+        return [one.read(answer.fetchall()) for one, answer in zip(questions, asked, strict=True)]
 
     def answer(self, question: Question[T]) -> T:
         return question.read(self.all(question.query))

@@ -438,27 +438,30 @@ def refresh(
         with workers.reader() as reader:
             home = reader.home
         attempts.collect(catalog, home, lease)
-        stand = partial(_stand, catalog, plans, home, lease)
+        follow = partial(_followed, catalog, plans, home, lease)
 
         def more(again: Again, busy: Collection[str]) -> tuple[Standing, Sequence[str]] | None:
             again.capture()
-            standing = stand(None)
+            standing = Standing.read(catalog)
             free = [name for name in again.due(standing) if not reachable([name], standing.inputs) & set(busy)]
-            return (standing, free) if free else None
+            return (follow(standing, reachable(free, standing.inputs)), free) if free else None
 
-        standing = stand(to)
+        standing = Standing.read(catalog, to)
+        check_readable(standing.target, standing.newest)
+        standing = follow(standing, standing.by_name)
         made = Round(catalog, plans, workers, lease, terms or Terms(), partial(more, again) if again else None)
         made.refresh(standing, names)
         return made
 
 
-def _stand(catalog: Catalog, plans: Plans, home: Home, lease: Lease, to: Frontier | None) -> Standing:
-    """Where everything stands, renames of columns followed."""
+def _followed(
+    catalog: Catalog, plans: Plans, home: Home, lease: Lease, standing: Standing, names: Collection[str]
+) -> Standing:
+    """Where everything stands, renames of columns followed by these stream tables: none that is being computed."""
     from penstock.refresh.follow import follow_renames
 
-    standing = Standing.read(catalog, to)
-    check_readable(standing.target, standing.newest)
-    tables, known = list(standing.tables.values()), list(standing.known.values())
+    tables = [standing.by_name[name] for name in names if name in standing.by_name]
+    known = list(standing.known.values())
     if standing.target == standing.newest and follow_renames(catalog, plans, home, lease, tables, known):
         return Standing.read(catalog, standing.newest)
     return standing

@@ -56,6 +56,7 @@ def _run(engine: Engine, stop: threading.Event) -> None:
         stop.set()
         upkeep.end()
         publisher.end()
+        gc.unfreeze()
     upkeep.check()
 
 

@@ -50,7 +50,7 @@ def turn(engine: Engine, stop: threading.Event) -> Lease | None:
 
 
 class Scheduler:
-    """`tick` refreshes what is due now, in one round. Nothing due costs two queries, and no Spark.
+    """`tick` refreshes what is due now, in one round. Nothing due costs one round trip, and no Spark.
 
     `capture` brings what is new, for those that are due again before the slowest of the round are done.
     """

@@ -69,15 +69,17 @@ class Segment:
 class Encoded:
     """Rows as they will be in their file, in memory.
 
-    Where there are many, somebody is behind: compressing them faster counts for more than their room.
+    Where there are many, somebody is behind: compressing them faster counts for more than their room. Then texts have
+    statistics only in a file that may become one of a table, which one that `removes` rows never does: they take an
+    eighth of the time.
     """
 
-    def __init__(self, schema: pa.Schema, *, many: bool) -> None:
+    def __init__(self, schema: pa.Schema, *, many: bool, removes: bool = False) -> None:
         self._sink = pa.BufferOutputStream()
         self._footers: list[pq.FileMetaData] = []
         self._file = pq.ParquetWriter(
             self._sink, schema, compression="lz4" if many else "zstd", use_dictionary=_REPEATED,
-            metadata_collector=self._footers,
+            write_statistics=_without_texts(schema) if many and removes else True, metadata_collector=self._footers,
         )  # fmt: skip
 
     def append(self, rows: pa.Table) -> None:
@@ -88,6 +90,10 @@ class Encoded:
         """The bytes, and what they say of themselves."""
         self._file.close()
         return memoryview(self._sink.getvalue()), self._footers[0]
+
+
+def _without_texts(schema: pa.Schema) -> list[str]:
+    return [field.name for field in schema if not (pa.types.is_string(field.type) or pa.types.is_binary(field.type))]
 
 
 class SegmentWriter:

@@ -3,6 +3,8 @@ table's own key where the table had one shape."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,10 +12,13 @@ import psycopg
 import pytest
 
 import penstock
+from penstock.capture import key_sightings
 from penstock.capture.connection import connect
 from penstock.capture.held_keys import held_keys
+from penstock.capture.key_sightings import KeySightings
 from penstock.catalog import foreign_keys, relations, sources
 from penstock.catalog.foreign_keys import Sighting
+from penstock.errors import PenstockError
 from penstock.refresh.keys_that_hold import keys_that_hold
 from penstock.refresh.known_rows import Key, OwnKey, ParentKey
 from penstock.relation.schema import ForeignKey
@@ -168,3 +173,41 @@ def test_rows_left_out_make_a_key_worthless(
     cuts = Cuts(ps, source)
     for number in range(3):
         assert cuts.step(f"INSERT INTO lines VALUES ({number})") == 0
+
+
+def test_looks_leave_nothing_open(ps: penstock.Session, source: psycopg.Connection[Any], source_db: str) -> None:
+    ps.add_source("shop", source_db, tables=["public.*"])
+    ps.engine.captures.close()
+    before = len(ps.catalog._opened)
+    looks = KeySightings(ps.catalog)
+    (found,) = looks.look(sources.get(ps.catalog, "shop")).result() or []
+    assert (found.child, found.key) == ("public.lines", KEY)
+    assert len(ps.catalog._opened) == before + 1
+    for _ in range(2):
+        looks.close()
+        assert len(ps.catalog._opened) == before
+    asking = source.execute(
+        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_locks%' AND pid <> pg_backend_pid()"
+    )
+    assert asking.fetchone() == (0,)
+
+
+def test_a_look_that_hangs_is_given_up(
+    ps: penstock.Session, source: psycopg.Connection[Any], source_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ps.add_source("shop", source_db, tables=["public.*"])
+    hanging = threading.Event()
+
+    def hang(connection: Any, tables: Any) -> list[Sighting]:
+        hanging.set()
+        connection.execute("SELECT pg_sleep(60)")
+        return []
+
+    monkeypatch.setattr(key_sightings, "held_keys", hang)
+    looks = KeySightings(ps.catalog)
+    look = looks.look(sources.get(ps.catalog, "shop"))
+    assert hanging.wait(10)
+    time.sleep(0.1)
+    looks.close()
+    with pytest.raises(PenstockError):
+        look.result(timeout=10)

@@ -16,6 +16,7 @@ from penstock.capture import ingest
 from penstock.catalog import relations, sources
 from penstock.errors import SourceError
 from penstock.lake import settling
+from penstock.refresh.positions import readable
 
 OPTIONS = {"assume_no_truncate": True} if server_version() < 11 else {}
 
@@ -162,7 +163,8 @@ def test_what_has_come_is_taken_while_more_comes(
     try:
         cuts = []
         for _ in range(30):
-            cuts.append(ps.engine.catch_up(wait=False)["shop"])
+            ps.engine.capture(wait=False)
+            cuts.append(readable(ps.catalog)["shop"])
             relation, position, _ = ps.engine.position("t")
             assert sum(row["v"] for row in ps.engine.reader.rows_arrow(relation, position).to_pylist()) == total
     finally:

@@ -41,8 +41,13 @@ def files(home: Home) -> Iterator[ChangeFiles]:
     found.close()
 
 
-def rows(*ids: int) -> pa.Table:
-    return pa.table({"id": pa.array(ids, pa.int64()), "_lsn": pa.array([10 * one for one in ids], pa.int64())})
+def rows(*ids: int, weight: int = 1) -> pa.Table:
+    return pa.table({
+        "id": pa.array(ids, pa.int64()),
+        "name": pa.array([f"number {one}" for one in ids]),
+        "_weight": pa.array([weight] * len(ids), pa.int64()),
+        "_lsn": pa.array([10 * one for one in ids], pa.int64()),
+    })  # fmt: skip
 
 
 def written(home: Home, files: ChangeFiles, table: str) -> list[list[int]]:
@@ -86,3 +91,22 @@ def test_an_error_is_not_lost(files: ChangeFiles) -> None:
     files.grow(("t", 1), [rows(1)])
     with pytest.raises(PenstockError):
         files.finish()
+
+
+def test_texts_have_statistics_only_where_a_file_may_become_one_of_a_table(home: Home, files: ChangeFiles) -> None:
+    files.grow(("t", 1), [rows(1, 2)])
+    files.grow(("u", 1), [rows(1, 2, weight=-1)])
+    files.write(7, {}, few=False)
+    files.finish()
+    told = {table: pq.read_metadata(home.path(files.written[table][0].path)).row_group(0) for table in "tu"}
+    assert [told["t"].column(place).is_stats_set for place in range(4)] == [True, True, True, True]
+    assert [told["u"].column(place).is_stats_set for place in range(4)] == [True, False, True, True]
+    assert files.written["u"][0].ranges == {"id": (1, 2)}
+
+
+def test_files_of_few_rows_are_there_when_it_is_finished(home: Home, files: ChangeFiles) -> None:
+    files.write(7, {("t", 1): [rows(1), rows(2)], ("t", 2): [rows(3)], ("u", 1): [rows(4)]}, few=True)
+    files.finish()
+    assert written(home, files, "t") == [[1, 2], [3]]
+    assert written(home, files, "u") == [[4]]
+    assert all(home.path(one.path).with_suffix(".json").exists() for done in files.written.values() for one in done)

@@ -86,6 +86,23 @@ def test_small_chunks_that_wait_come_together():
     feed.close()
 
 
+def test_many_small_chunks_are_read_while_nobody_takes_any():
+    chunks = [[bytes([number]) * 10] for number in range(40)]
+    reader = Given(chunks, None)
+    feed = Feed(reader, "test")
+    assert reader.empty.wait(5), "there are fewer buffers than chunks"
+    assert taken(feed) == ([message for chunk in chunks for message in chunk], 1)
+    feed.close()
+
+
+def test_a_caller_that_takes_nothing_stops_the_reading():
+    reader = Given([[bytes(10)] for _ in range(1000)], None)
+    feed = Feed(reader, "test")
+    assert not reader.empty.wait(0.3)
+    assert len(taken(feed)[0]) == 1000
+    feed.close()
+
+
 def test_an_error_comes_behind_what_was_read_before_it():
     reader = Given([[b"a"], [b"b"]], SourceUnreachable("gone"))
     feed = Feed(reader, "test")

@@ -1,0 +1,55 @@
+"""The catalog's connection: questions that are asked together, and commits that a replaced worker cannot make."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+import penstock
+from penstock.catalog import sources, stream_tables
+from penstock.catalog.lease import Lease
+from penstock.catalog.store import Question
+from penstock.errors import LeaseLost
+
+ONE = Question("SELECT 1 AS n", lambda rows: rows[0]["n"])
+TWO = Question("SELECT 2 AS n", lambda rows: rows[0]["n"])
+WRONG = Question("SELECT 1 / 0 AS n", lambda rows: rows[0]["n"])
+
+
+def test_answers_come_in_the_order_of_the_questions(ps: penstock.Session) -> None:
+    for _ in range(8):  # more often than it takes for statements to be prepared
+        assert ps.catalog.ask(TWO, ONE, sources.EVERY, stream_tables.EVERY) == [2, 1, [], []]
+    assert ps.catalog.answer(ONE) == 1
+
+
+def test_a_question_that_fails_spoils_no_other(ps: penstock.Session) -> None:
+    for _ in range(8):
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            ps.catalog.ask(ONE, WRONG, TWO)
+        assert ps.catalog.ask(ONE, TWO) == [1, 2]
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_a_worker_that_was_replaced_commits_nothing(ps: penstock.Session, registered: bool) -> None:
+    lease = ps.catalog.lease("work")
+    attempt = ps.catalog.begin(lease, "refresh") if registered else None
+    stale = Lease(lease._connection, lease.name, lease.epoch, set())
+    lease.release()
+    with ps.catalog.lease("work") as successor:
+        rounds = ps.catalog.one("SELECT count(*) AS n FROM rounds")
+        with pytest.raises(LeaseLost), ps.catalog.commit(stale, attempt, "refresh") as commit:
+            commit.connection.execute("CREATE TABLE never (n int)")
+        assert ps.catalog.one("SELECT count(*) AS n FROM rounds") == rounds
+        assert ps.catalog.one("SELECT to_regclass('never') AS t") == {"t": None}
+        with ps.catalog.commit(successor, None, "refresh") as commit:
+            assert commit.connection.execute("SELECT 1 AS n").rowcount == 1  # what it runs is run at once
+            assert commit.round > 0
+
+
+def test_an_attempt_commits_once(ps: penstock.Session) -> None:
+    with ps.catalog.lease("work") as lease:
+        attempt = ps.catalog.begin(lease, "refresh")
+        with ps.catalog.commit(lease, attempt, "refresh"):
+            pass
+        with pytest.raises(LeaseLost), ps.catalog.commit(lease, attempt, "refresh"):
+            pass
