@@ -138,19 +138,7 @@ class _Race:
         ]
         for what, rate in (("slot to durable segments", rates["home"]), ("slot to poll", rates["poll"])):
             text = f"{rate:,.0f} events/s: {rate / recv:.2f}× pg_recvlogical, {rate / limit:.2f} of the limit"
-            found.append(Figure(f"{self.what}: {what}", text, *_judged(rate, recv, limit)))
+            bar = f"≥ {_TIMES_RECV:g}×, ≥ {_OF_LIMIT:g} (goal 0.9)"
+            ok = rate >= _TIMES_RECV * recv and rate >= _OF_LIMIT * limit
+            found.append(Figure(f"{self.what}: {what}", text, bar, ok))
         return found
-
-
-def _judged(rate: float, recv: float, limit: float) -> tuple[str, bool]:
-    """The bar, and whether it is reached. A multiple of pg_recvlogical that not even the limit has is not asked for.
-
-    >>> _judged(210, 100, 250), _judged(190, 100, 250)
-    (('≥ 2×, ≥ 0.7 (goal 0.9)', True), ('≥ 2×, ≥ 0.7 (goal 0.9)', False))
-    >>> _judged(140, 100, 160), _judged(110, 100, 160)
-    (('≥ 0.7 (goal 0.9); the limit is 1.60×', True), ('≥ 0.7 (goal 0.9); the limit is 1.60×', False))
-    """
-    enough = rate >= _OF_LIMIT * limit
-    if limit < _TIMES_RECV * recv:
-        return f"≥ {_OF_LIMIT:g} (goal 0.9); the limit is {limit / recv:.2f}×", enough
-    return f"≥ {_TIMES_RECV:g}×, ≥ {_OF_LIMIT:g} (goal 0.9)", enough and rate >= _TIMES_RECV * recv
