@@ -23,9 +23,9 @@ from penstock.catalog.relations import Base, Relation
 from penstock.cut import Frontier
 from penstock.errors import PublishError
 from penstock.failpoint import hit
-from penstock.lake import adoption, delta_log, delta_schema, delta_writes
+from penstock.lake import adoption, delta_log, delta_schema, delta_writes, rewriting
 from penstock.lake.delta_log import Stamp
-from penstock.lake.folding import Choice, Fold, choose
+from penstock.lake.folding import FEW_ROWS, Choice, Fold, choose
 from penstock.lake.gathered import gather, rows_as_often
 from penstock.lake.inserts import inserts_only, leading_inserts
 from penstock.lake.key_order import in_order
@@ -173,13 +173,14 @@ def _write(
     if not altered and (rows := _appended_as_they_are(reader, relation, base, stamp)):
         return choose(base.rows, rows, 0), base.rows + rows
     changed = gather(reader, relation, base.position, stamp.position)
+    after = base.rows + changed.new - changed.gone
     choice = choose(base.rows, changed.new, changed.gone)
     if altered and choice.how == "unchanged":
         choice = Choice("altered", "its columns changed, and no row")
     match choice.how:
         case "appended":
             delta_writes.append(changed.inserts(), folder, stamp)
-        case "overwritten":
+        case "overwritten" if altered or not _rewritten(reader, relation, base, stamp, after):
             _replace(reader, relation, base, stamp, _ANEW)
         case "merged" if schema.key:
             delta_writes.merge_by_key(reader.spark(), changed.by_key(), folder, schema, stamp)
@@ -187,7 +188,7 @@ def _write(
             there = reader.base_rows(relation, base)
             source = rows_as_often(reader, relation, there, changed.weighted())
             delta_writes.merge_by_row(reader.spark(), source, folder, schema, stamp)
-    return choice, base.rows + changed.new - changed.gone
+    return choice, after
 
 
 def _begun(reader: Reader, lease: Lease, relation: Relation, stamp: Stamp) -> Base | None:
@@ -250,13 +251,26 @@ def _in_one_file(reader: Reader, relation: Relation, base: Base | None, position
     """A small table is put together in memory: to Spark it would be a dozen jobs, each dearer than its rows."""
     found = reader.segments(relation, base.position if base else -1, position)
     count = sum(one.rows for one in found) + (base.rows if base else 0)
-    there = reader.base_files(relation, base).paths if base else []
-    if count > SMALL or not reader.fits(found) or sum(Path(file).stat().st_size for file in there) > IN_MEMORY_BYTES:
+    if count > SMALL or not _fits(reader, relation, base, position):
         return None
-    names = list(relation.schema.names)
     rows = reader.rows_arrow(relation, position)
     weighted = rows.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows))
-    return reader.frame(weighted, relation, names).drop(WEIGHT).coalesce(1)
+    return reader.frame(weighted, relation, list(relation.schema.names)).drop(WEIGHT).coalesce(1)
+
+
+def _rewritten(reader: Reader, relation: Relation, base: Base, stamp: Stamp, after: int) -> bool:
+    """Whether a table that will have `after` rows could be written anew without Spark."""
+    if max(base.rows, after) > FEW_ROWS or not _fits(reader, relation, base, stamp.position):
+        return False
+    rows = reader.rows_arrow(relation, stamp.position)
+    return rewriting.rewrite(reader.home.base(relation.folder), base.delta_version, relation.schema, rows, stamp)
+
+
+def _fits(reader: Reader, relation: Relation, base: Base | None, position: int) -> bool:
+    """Whether the files that make up the table at `position` may be put together in memory."""
+    found = reader.segments(relation, base.position if base else -1, position)
+    there = reader.base_files(relation, base).paths if base else []
+    return reader.fits(found) and sum(Path(file).stat().st_size for file in there) <= IN_MEMORY_BYTES
 
 
 def _in_key_order(reader: Reader, relation: Relation, base: Base | None, position: int) -> DataFrame:

@@ -214,6 +214,33 @@ def test_inserts_alone_are_appended_as_they_are(
     assert [line.how for line in shop.publish_history("a")] == ["merged", "appended", "created"]
 
 
+def test_a_small_table_is_written_anew_without_spark_and_spark_goes_on_from_there(
+    shop: penstock.Session, source: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change(number: int) -> str:
+        source.execute(f"UPDATE a SET v = 'turn {number}' WHERE id % 7 = {number % 7}".encode())
+        source.execute(f"DELETE FROM a WHERE id = {number}; INSERT INTO a VALUES ({1000 + number})".encode())
+        shop.catch_up()
+        done = shop.publish("a")
+        assert by_other_engine(done.path) == in_postgres(source, "a")
+        assert done.rows == 50
+        assert DeltaTable(done.path).history(1)[0]["version"] == done.version == number
+        return f"{done.how} by {str(DeltaTable(done.path).history(1)[0].get('engineInfo')).partition('/')[0]}"
+
+    path = shop.publish("a").path
+    assert [change(number) for number in range(1, 12)] == ["overwritten by penstock"] * 11
+    assert (Path(path) / "_delta_log" / f"{10:020d}.checkpoint.parquet").exists()
+    assert rows_of(shop.spark.read.format("delta").load(path)) == in_postgres(source, "a")
+    with monkeypatch.context() as dear:
+        dear.setattr(folding, "OVERWRITE", folding.Cost(1e9, 0, 0))
+        assert change(12) == "merged by Apache-Spark"
+    assert pa.table(DeltaTable(path).deletion_vectors()).num_rows  # which the next commit must name
+    assert change(13) == "overwritten by Apache-Spark"
+    assert change(14) == "overwritten by penstock"
+    assert rows_of(shop.spark.read.format("delta").load(path)) == in_postgres(source, "a")
+    assert rows_of(shop.spark.read.format("delta").option("versionAsOf", 11).load(path)).total() == 50
+
+
 def test_first_mirrors_side_by_side_are_the_files_of_the_copies_and_what_came_after_is_merged_into_them(
     ps: penstock.Session, source: psycopg.Connection[Any], source_db: str, merging: None
 ) -> None:

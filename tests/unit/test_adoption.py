@@ -4,6 +4,8 @@ a version."""
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections import Counter
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -117,14 +119,30 @@ def test_what_delta_would_not_read_as_it_lies_is_left_to_spark(tmp_path: Path) -
     assert not adoption.fits(Schema((*SCHEMA.columns, Column.of("more", TEXT)), ("id",)), [plain])
 
 
-def test_the_tenth_commit_is_sparks_and_so_is_one_to_a_table_of_another_shape(tmp_path: Path) -> None:
+def test_nothing_is_added_to_a_table_of_another_shape(tmp_path: Path) -> None:
     folder = tmp_path / "t"
     adoption.create(folder, SCHEMA, [], stamp(1), MADE_WITH)
-    for version in range(9):
-        assert adoption.takes_files(folder, version, SCHEMA, [])
+    assert adoption.takes_files(folder, 0, SCHEMA, [])
+    assert not adoption.takes_files(folder, 0, Schema(SCHEMA.columns[:-1], ("id",)), [])
+
+
+def test_every_tenth_commit_sums_up_the_log_and_entries_from_long_ago_go(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    log = folder / "_delta_log"
+    adoption.create(folder, SCHEMA, [], stamp(1), MADE_WITH | {"delta.logRetentionDuration": "interval 30 days"})
+    for version in range(25):
+        if version == 15:
+            for file in log.iterdir():
+                os.utime(file, (time.time() - 40 * 86_400,) * 2)
         adoption.append(folder, version, SCHEMA, [segment(tmp_path / "1.parquet", 1, 1)], stamp(version + 2))
-    assert not adoption.takes_files(folder, 9, SCHEMA, [])
-    assert not adoption.takes_files(folder, 8, Schema(SCHEMA.columns[:-1], ("id",)), [])
+    assert read(folder) == Counter({1: 25})
+    there = {file.name for file in log.glob("*.parquet")}
+    assert f"{20:020d}.checkpoint.parquet" in there
+    assert not (log / f"{5:020d}.json").exists()
+    assert DeltaTable(str(folder), version=16).file_uris()  # what came since is still whole
+    found = latest(folder, "home/1", since=20)
+    assert found is not None
+    assert (found.version, found.stamp) == (25, stamp(26))
 
 
 def test_a_table_for_all_readers_takes_no_lz4(tmp_path: Path) -> None:
@@ -137,7 +155,6 @@ def test_a_table_for_all_readers_takes_no_lz4(tmp_path: Path) -> None:
 
 def test_without_hard_links_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import errno
-    import os
 
     def link(*_: object) -> None:
         raise OSError(errno.EXDEV, "other file system")
