@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+
+from psycopg.rows import DictRow
 
 from penstock.catalog.relations import SEGMENT, Listed
-from penstock.catalog.store import Catalog
+from penstock.catalog.store import Catalog, Question
 from penstock.relation.segment import Segment
+
+Answer = tuple[dict[int, Listed], list[int]]
+"""The lists that are complete, and the relations whose lists are not."""
 
 _ALL = -1  # before the number of any segment
 
@@ -42,20 +48,25 @@ class Listing:
 
     def segments(self, catalog: Catalog, after: Mapping[int, int]) -> dict[int, Listed]:
         """Of each relation the settled segments after its position, oldest first."""
-        known = {id_: self._usable(id_, position) for id_, position in after.items()}
-        found, incomplete = self._ask(catalog, known)
+        return self.whole(catalog, after, catalog.answer(self.of(after)))
+
+    def of(self, after: Mapping[int, int]) -> Question[Answer]:
+        """The same as a question, whose answer may not be `whole`."""
+        return self._question({id_: self._usable(id_, position) for id_, position in after.items()})
+
+    def whole(self, catalog: Catalog, after: Mapping[int, int], answer: Answer) -> dict[int, Listed]:
+        found, incomplete = answer
         if incomplete:
-            again, _ = self._ask(catalog, {id_: _Known(after[id_], {}) for id_ in incomplete})
-            found |= again
+            again, _ = catalog.answer(self._question({id_: _Known(after[id_], {}) for id_ in incomplete}))
+            return found | again
         return found
 
     def _usable(self, relation_id: int, after: int) -> _Known:
         known = self._known.get(relation_id)
         return _Known(after, {}) if known is None or known.after > after else known.since(after)
 
-    def _ask(self, catalog: Catalog, known: Mapping[int, _Known]) -> tuple[dict[int, Listed], list[int]]:
-        """The lists that are complete, and the relations whose lists are not."""
-        rows = catalog.all(
+    def _question(self, known: Mapping[int, _Known]) -> Question[Answer]:
+        return Question(
             f"SELECT r.id, r.name, r.retained, s.id AS number, {SEGMENT}, "
             "CASE WHEN row_number() OVER (PARTITION BY r.id) = 1 THEN t.there END AS there "
             "FROM unnest(%s::int[], %s::bigint[], %s::bigint[]) w (id, after, last) JOIN relations r ON r.id = w.id "
@@ -63,8 +74,11 @@ class Listing:
             "  WHERE relation_id = w.id AND form = 'settled' AND high > w.after) t ON true "
             "LEFT JOIN segments s "
             "ON s.relation_id = w.id AND s.form = 'settled' AND s.high > w.after AND s.id > w.last",
-            list(known), [int(one.after) for one in known.values()], [one.last for one in known.values()],
-        )  # fmt: skip
+            partial(self._read, known),
+            (list(known), [int(one.after) for one in known.values()], [one.last for one in known.values()]),
+        )
+
+    def _read(self, known: Mapping[int, _Known], rows: list[DictRow]) -> Answer:
         new: dict[int, dict[tuple[int, int], Segment]] = {}
         about: dict[int, tuple[str, int, frozenset[int]]] = {}
         for row in rows:

@@ -75,6 +75,19 @@ def _schema(text: str) -> Schema:
 EVERY = Question(_SELECT + " AND r.kind <> 'state' ORDER BY r.name", lambda rows: [_relation(row) for row in rows])
 
 
+def _by_owner(rows: list[DictRow]) -> dict[int, list[Relation]]:
+    found: dict[int, list[Relation]] = {}
+    for row in rows:
+        found.setdefault(row.pop("owner_id"), []).append(_relation(row))
+    return found
+
+
+STATES = Question(
+    _SELECT.replace("SELECT r.id,", "SELECT r.owner_id, r.id,", 1) + " AND r.kind = 'state' ORDER BY r.name", _by_owner
+)
+"""What the operators of each view remember, by view."""
+
+
 def every(catalog: Catalog) -> list[Relation]:
     """All tables and views, by name; not what operators remember."""
     return catalog.answer(EVERY)
@@ -263,20 +276,24 @@ def segments(catalog: Catalog, relation_id: int, after: int, until: int, *, form
 
 def bases(catalog: Catalog, relation_id: int) -> list[Base]:
     """All bases of a relation, newest first."""
-    return list_bases(catalog, [relation_id])[relation_id]
+    return catalog.answer(bases_of([relation_id]))[relation_id]
 
 
-def list_bases(catalog: Catalog, identifiers: Collection[int]) -> dict[int, list[Base]]:
-    """All bases of each relation, newest first, by one query."""
-    rows = catalog.all(
+def bases_of(identifiers: Collection[int]) -> Question[dict[int, list[Base]]]:
+    """All bases of each relation, newest first."""
+
+    def read(rows: list[DictRow]) -> dict[int, list[Base]]:
+        found: dict[int, list[Base]] = {id_: [] for id_ in identifiers}
+        for row in rows:
+            found[row.pop("relation_id")].append(Base(**row))
+        return found
+
+    return Question(
         "SELECT relation_id, position, delta_version, rows, version FROM bases WHERE relation_id = ANY(%s) "
         "ORDER BY position DESC",
-        list(identifiers),
+        read,
+        (list(identifiers),),
     )
-    found: dict[int, list[Base]] = {id_: [] for id_ in identifiers}
-    for row in rows:
-        found[row.pop("relation_id")].append(Base(**row))
-    return found
 
 
 def record_base(commit: Commit, relation_id: int, base: Base) -> None:

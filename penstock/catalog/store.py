@@ -9,13 +9,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
 from typing import Any, Generic, LiteralString, TypeVar, cast
 
 import psycopg
+from psycopg import Transaction
 from psycopg.rows import DictRow, dict_row
 
 from penstock.catalog.lease import Lease, acquire
@@ -36,6 +37,7 @@ class Question(Generic[T]):
 
     query: LiteralString
     read: Callable[[list[DictRow]], T]
+    parameters: tuple[Any, ...] = ()
 
 
 class Commit:
@@ -140,8 +142,9 @@ class Catalog:
         A step that wrote no files needs no attempt of its own beforehand: it gets one inside.
         """
         hit(f"{purpose}.before_commit")
-        with self.connection.transaction():
+        with ExitStack() as transaction:
             with self.connection.pipeline():
+                transaction.enter_context(Transaction(self.connection))
                 held = self.connection.execute("SELECT epoch FROM leases WHERE name = %s FOR UPDATE", (lease.name,))
                 taking = self.connection.execute(*self._taking_round(lease, attempt, purpose))
             row, taken = held.fetchone(), taking.fetchone()
@@ -170,14 +173,14 @@ class Catalog:
         """The answers to all of them, by one round trip; each sees what is committed when it is its turn."""
         try:
             with self.connection.pipeline():
-                asked = [self.connection.execute(one.query) for one in questions]
+                asked = [self.connection.execute(one.query, one.parameters) for one in questions]
         except psycopg.Error:
             self.leave()  # it may believe that statements behind the one that failed were prepared
             raise
         return [one.read(answer.fetchall()) for one, answer in zip(questions, asked, strict=True)]
 
     def answer(self, question: Question[T]) -> T:
-        return question.read(self.all(question.query))
+        return question.read(self.all(question.query, *question.parameters))
 
     def one(self, query: LiteralString, *parameters: Any) -> DictRow | None:
         return self.connection.execute(query, parameters).fetchone()

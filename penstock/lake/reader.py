@@ -84,6 +84,7 @@ class Reader:
         self._net = NetChanges()
         self._plain = PlainChanges(SMALL)
         self._listing = Listing()
+        self._newest: dict[int, int] = {}  # the position of the newest base of each relation, last time
         self._shapes: dict[tuple[int, int], Schema] = {}
         self._light: list[Reader] = []
         self._asked: Asked | None = None
@@ -120,27 +121,36 @@ class Reader:
         """Ask the catalog at once for what a piece of work (`beside`) needs of several relations: their bases, and
         their segments since these or the given position, whichever is earlier. Gives all that was asked."""
         assert self._asked is not None
-        newest = self._ask_bases(wanted)
-        self._ask_segments({id_: min(position, newest[id_]) for id_, position in wanted.items()})
+        self._ask(wanted, lambda newest: {id_: min(position, newest[id_]) for id_, position in wanted.items()})
         return self._asked
 
     def ask_before_lookups(self, wanted: Sequence[Relation]) -> None:
         """The same where only `lookup` is asked for: what it remembers need not be listed again."""
-        newest = self._ask_bases([one.id for one in wanted])
-        self._ask_segments({
-            one.id: self._plain.end((one.id, one.version), newest[one.id]) for one in wanted
-        })  # fmt: skip
+        self._ask(
+            [one.id for one in wanted],
+            lambda newest: {one.id: self._plain.end((one.id, one.version), newest[one.id]) for one in wanted},
+        )
 
-    def _ask_bases(self, identifiers: Collection[int]) -> dict[int, int]:
-        """Gives the position of the newest base of each."""
+    def _ask(self, identifiers: Collection[int], after: Callable[[Mapping[int, int]], dict[int, int]]) -> None:
+        """The bases of relations, and their segments `after` positions that depend on those of the newest bases.
+
+        These are mostly as they were last time, and then one round trip does for both.
+        """
         assert self._asked is not None
-        bases = relations.list_bases(self.catalog, identifiers)
+        wanted = relations.bases_of(identifiers)
+        if self._newest.keys() >= set(identifiers):
+            supposed = after(self._newest)
+            bases, answer = self.catalog.ask(wanted, self._listing.of(supposed))
+        else:
+            supposed, bases, answer = {}, self.catalog.answer(wanted), None
+        newest = {id_: found[0].position if found else -1 for id_, found in bases.items()}
+        self._newest |= newest
+        needed = after(newest)
+        if answer is not None and all(supposed[id_] <= position for id_, position in needed.items()):
+            listed = self._listing.whole(self.catalog, supposed, answer)
+        else:
+            listed = self._listing.segments(self.catalog, needed)
         self._asked |= {(relations.bases, id_): found for id_, found in bases.items()}
-        return {id_: found[0].position if found else -1 for id_, found in bases.items()}
-
-    def _ask_segments(self, after: Mapping[int, int]) -> None:
-        assert self._asked is not None
-        listed = self._listing.segments(self.catalog, after)
         self._asked |= {(Listed, id_): found for id_, found in listed.items()}
 
     def base(self, relation: Relation) -> Base | None:

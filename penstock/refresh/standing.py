@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -33,11 +33,13 @@ class Leaves:
 
 @dataclass(frozen=True)
 class Standing:
-    """`changed` has, for each captured table that is read, its source and the position of its last change."""
+    """`changed` has, for each captured table that is read, its source and the position of its last change; `states`
+    what the operators of each view remember."""
 
     newest: Frontier
     target: Frontier
     known: Mapping[int, Relation]
+    states: Mapping[int, Sequence[Relation]]
     tables: Mapping[int, StreamTable]
     changed: Mapping[int, tuple[str, int]]
     _leaves: list[Leaves] = field(default_factory=list, repr=False)
@@ -45,14 +47,14 @@ class Standing:
     @classmethod
     def read(cls, catalog: Catalog, to: Frontier | None = None) -> Standing:
         """The target is `to`, or all that is readable now."""
-        there, every, streams, changed = catalog.ask(
-            sources.EVERY, relations.EVERY, stream_tables.EVERY, changelog.LAST_CHANGES
+        there, every, states, streams, changed = catalog.ask(
+            sources.EVERY, relations.EVERY, relations.STATES, stream_tables.EVERY, changelog.LAST_CHANGES
         )
         newest = readable_of(there)
         target = newest if to is None else to
         known = {relation.id: _at(catalog, relation, target) for relation in every}
         tables = {table.relation_id: table for table in streams}
-        return cls(newest, target, known, tables, changed, [Leaves(tables)])
+        return cls(newest, target, known, states, tables, changed, [Leaves(tables)])
 
     @cached_property
     def inputs(self) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from penstock.catalog import relations, stream_tables
+from penstock.catalog import stream_tables
 from penstock.catalog.relations import Relation
 from penstock.catalog.store import Catalog
 from penstock.catalog.stream_tables import StreamTable
@@ -139,7 +139,7 @@ class TableRefresh:
 
     def _outputs(self, table: StreamTable) -> dict[str, Relation]:
         relation = self._standing.known[table.relation_id]
-        states = relations.states_of(self._catalog, relation)
+        states = self._standing.states.get(table.relation_id, ())
         return {compute.VIEW: relation, **{one.name.rpartition("#")[2]: one for one in states}}
 
     def _input(self, relation: Relation, before: Frontier | None, target: Frontier, pending: Collection[int]) -> Input:

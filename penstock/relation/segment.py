@@ -39,7 +39,7 @@ from penstock.zset import RAW_FIELDS
 
 Form = Literal["raw", "settled"]
 _ROW_GROUP = 128 * 1024
-_MANY = 20_000
+_FEW, _MANY = 100, 20_000
 # Dictionaries of all columns cost four times the rest of the writing, and more room: values of a change rarely repeat.
 _REPEATED = [field.name for field in RAW_FIELDS if field.name != "_seq"]
 
@@ -69,16 +69,18 @@ class Segment:
 class Encoded:
     """Rows as they will be in their file, in memory.
 
+    Of few, nothing is won by compressing them well, and to make zstd ready takes longer than the rest.
     Where there are many, somebody is behind: compressing them faster counts for more than their room. Then texts have
     statistics only in a file that may become one of a table, which one that `removes` rows never does: they take an
     eighth of the time.
     """
 
-    def __init__(self, schema: pa.Schema, *, many: bool, removes: bool = False) -> None:
+    def __init__(self, schema: pa.Schema, *, many: bool, few: bool = False, removes: bool = False) -> None:
         self._sink = pa.BufferOutputStream()
         self._footers: list[pq.FileMetaData] = []
+        compression = "lz4" if many else "snappy" if few else "zstd"
         self._file = pq.ParquetWriter(
-            self._sink, schema, compression="lz4" if many else "zstd", use_dictionary=_REPEATED,
+            self._sink, schema, compression=compression, use_dictionary=_REPEATED,
             write_statistics=_without_texts(schema) if many and removes else True, metadata_collector=self._footers,
         )  # fmt: skip
 
@@ -119,7 +121,7 @@ class SegmentWriter:
 
     def write(self, rows: pa.Table, low: int, high: int, *, version: int = 1, form: Form = "settled") -> Segment:
         """Rows that are all here."""
-        encoded = Encoded(rows.schema, many=rows.num_rows > _MANY)
+        encoded = Encoded(rows.schema, many=rows.num_rows > _MANY, few=rows.num_rows <= _FEW)
         encoded.append(rows)
         segment = self.put(encoded, low, high, version=version, form=form)
         RECENT.remember(self._home.path(segment.path), rows, segment.bytes)
