@@ -30,6 +30,7 @@ class ChangeFiles:
 
     def __init__(self, home: Home, copies: HomeCopies, form_of: Callable[[str, pa.Table], Form]) -> None:
         self.written: dict[str, list[Segment]] = {}
+        self.told = False  # whether `written` has everything already, durable or not
         self._home = home
         self._copies = copies
         self._form_of = form_of
@@ -49,7 +50,8 @@ class ChangeFiles:
         Of `few` rows, handing them to a thread takes longer than encoding them: only the disk is waited for beside.
         """
         _done(self._ending)
-        if few and not self._since:
+        self.told = few and not self._since
+        if self.told:
             written: list[Path] = []
             for of in sorted(waiting):
                 self._write_file(attempt, {}, waiting, of, written.append)

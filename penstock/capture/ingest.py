@@ -36,7 +36,7 @@ from penstock.catalog import attempts, copies, dropped, foreign_keys, relations,
 from penstock.catalog.foreign_keys import Sighting
 from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Storage
-from penstock.catalog.store import Catalog
+from penstock.catalog.store import Catalog, Question, beginning
 from penstock.errors import SchemaChanged, SourceUnreachable
 from penstock.failpoint import hit
 from penstock.lsn import Lsn
@@ -59,8 +59,9 @@ _PAUSE = 1.0  # seconds between commits while tables are copied
 _OWN = {"toast_handling": "settle"}  # the changelog fills in what the WAL left out, exactly
 _PATIENCE = 300.0  # a server may decode one long transaction for minutes before it sends anything
 
-Settle = Callable[[sources.Source, Mapping[str, tuple[int, pa.Table]]], dict[str, pa.Table]]
-"""Settles changes that are in memory, by table with its version; gives those that can be settled now."""
+Settle = Callable[[sources.Source, Mapping[str, tuple[int, pa.Table]], Question[None]], dict[str, pa.Table]]
+"""Settles changes that are in memory, by table with its version; gives those that can be settled now. The question is
+asked in any case."""
 
 
 class Ingest:
@@ -94,6 +95,7 @@ class Ingest:
         self._waiting: dict[tuple[str, int], list[pa.Table]] = {}  # by table and version
         self._shapes = Shapes()
         self._rows = 0  # waiting or written, and not committed
+        self.unsettled = True  # whether something that was captured may not be readable; not known yet
         self._ids: dict[str, int] | None = None
         self._attempt: int | None = None
         self._committed_at = time.monotonic()
@@ -209,6 +211,7 @@ class Ingest:
     def _open(self) -> PostgresSource:
         """Go on from the recorded position, with all tables that are in the stream there."""
         self._ids = None
+        self.unsettled = True
         self.source = sources.get(self._catalog, self.source.name)
         self._captured = self.source.captured or Lsn(0)
         captured = [one for one in relations.of_source(self._catalog, self.source.name) if one.ended is None]
@@ -356,14 +359,21 @@ class Ingest:
         }
         raw = {table: (version, rows) for table, (version, rows) in raw.items() if self._form(table, rows) == "raw"}
         if raw and sum(rows.nbytes for _, rows in raw.values()) <= _AT_ONCE_BYTES:
-            for table, rows in self._settle(self.source, raw).items():
+            for table, rows in self._settle(self.source, raw, self._beginning()).items():
                 version, _ = raw[table]
                 self._waiting[table, version] = [rows] if rows.num_rows else []
+
+    def _beginning(self) -> Question[None]:
+        return beginning(self.lease, "ingest", self._begun)
+
+    def _begun(self, attempt: int) -> None:
+        self._attempt = attempt
 
     def _write(self) -> int:
         """Have what waits put into files of the current attempt, after the last such; nothing of it counts yet."""
         if self._attempt is None:
-            self._attempt = self._catalog.begin(self.lease, "ingest")
+            self._catalog.answer(self._beginning())
+        assert self._attempt is not None
         waiting, self._waiting = self._waiting, {}
         few = self._rows <= AT_ONCE_ROWS and self._waiting_bytes <= _AT_ONCE_BYTES
         self._files.write(self._attempt, waiting, few=few)
@@ -386,10 +396,10 @@ class Ingest:
         looking = None if self._copies.under_way else self._keys.look(self.source)
         self._settle_at_once()
         attempt = self._write()
-        self._files.finish()
+        if not self._files.told:
+            self._files.finish()
         seen = None if looking is None else looking.result()
-        hit("ingest.files_written")
-        with self._catalog.commit(self.lease, attempt, "ingest") as commit, commit.connection.pipeline():
+        with self._catalog.commit(self.lease, attempt, "ingest", piped=True) as commit:
             known = self._known_ids()
             self._shapes.record(commit, self.source.id, known)
             recorded: dict[int, list[Segment]] = {}
@@ -404,9 +414,12 @@ class Ingest:
                     self._copies.record_changes(commit, table, segments)
             relations.record_all_segments(commit, recorded)
             completed = self._copies.complete(commit, ready, checkpoint.lsn)
-            sources.move(commit, self.source.id, checkpoint.to_json(), checkpoint.lsn)
+            moved = sources.move(commit, self.source.id, checkpoint.to_json(), checkpoint.lsn)
             if seen is not None:
                 foreign_keys.saw(commit.connection, self.source.id, seen, again=_identities(seen) == self._seen)
+            self._files.finish()  # and only then the COMMIT
+            hit("ingest.files_written")
+        self.unsettled = sources.left_unsettled(moved)
         if seen is not None:
             self._noted, self._seen = checkpoint.lsn, _identities(seen)
         if completed:

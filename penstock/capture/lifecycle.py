@@ -254,6 +254,10 @@ class Captures:
             if follow:
                 self._changes.following.discard(name)
 
+    def may_be_unsettled(self, name: str) -> bool:
+        """Whether what was captured last may have left something that cannot be read yet."""
+        return name not in self._open or self._open[name].unsettled
+
     def _catch_up(self, name: str, until: Lsn | None, *, finish: bool, wait: bool) -> Lease:
         changed = self._changes.look_around(name, now=finish)
         while True:

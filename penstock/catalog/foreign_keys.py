@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.catalog.store import Catalog, Connection
+from psycopg.rows import DictRow
+
+from penstock.catalog.store import Catalog, Connection, Question
 from penstock.lsn import Lsn
 from penstock.relation.schema import ForeignKey
 
@@ -54,15 +56,25 @@ def saw(connection: Connection, source_id: int, seen: Sequence[Sighting], *, aga
         )  # fmt: skip
 
 
-def holding(catalog: Catalog, source: str, since: int, until: int) -> list[tuple[str, ForeignKey]]:
-    """The keys, by child, that hold at every cut from `since` to `until`."""
-    rows = catalog.all(
+Held = list[tuple[str, ForeignKey]]
+"""Keys by child."""
+
+
+def holding(catalog: Catalog, source: str, since: int, until: int) -> Held:
+    """The keys that hold at every cut from `since` to `until`."""
+    return catalog.answer(which_hold(source, since, until))
+
+
+def which_hold(source: str, since: int, until: int) -> Question[Held]:
+    return Question(
         "SELECT child, columns, parent, parent_columns FROM foreign_keys f JOIN sources s ON s.id = f.source_id"
         " WHERE s.name = %s AND f.since <= %s AND f.until >= %s ORDER BY identity",
-        source,
-        since,
-        until,
+        _held,
+        (source, int(since), int(until)),
     )
+
+
+def _held(rows: list[DictRow]) -> Held:
     return [
         (row["child"], ForeignKey(tuple(row["columns"]), row["parent"], tuple(row["parent_columns"]))) for row in rows
     ]

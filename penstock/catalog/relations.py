@@ -320,10 +320,11 @@ def raw_groups(catalog: Catalog, relation_id: int, until: int) -> list[list[Segm
     return list(groups.values())
 
 
-def settled_of_source(catalog: Catalog, source: str) -> list[Relation]:
+def settled_of_source(source: str) -> Question[list[Relation]]:
     """The tables of the source without captured segments that wait for settling."""
     nothing_waits = " AND NOT EXISTS (SELECT FROM segments w WHERE w.relation_id = r.id AND w.waiting)"
-    return [_relation(row) for row in catalog.all(_SELECT + nothing_waits + " AND s.name = %s ORDER BY r.name", source)]
+    query = _SELECT + nothing_waits + " AND s.name = %s ORDER BY r.name"
+    return Question(query, lambda rows: [_relation(row) for row in rows], (source,))
 
 
 def waiting_of(catalog: Catalog, source_id: int) -> list[int]:

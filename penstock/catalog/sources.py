@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, LiteralString
 
+from psycopg import Cursor
 from psycopg.rows import DictRow
 
 from penstock.catalog.store import Catalog, Commit, Question
@@ -82,15 +83,17 @@ def get(catalog: Catalog, name: str) -> Source:
     return source
 
 
+_WAITING: LiteralString = (
+    "EXISTS (SELECT FROM segments s JOIN relations r ON r.id = s.relation_id "
+    "WHERE r.source_id = positions.source_id AND s.waiting AND NOT r.retired)"
+)
+_UNSETTLED: LiteralString = f"settled <> captured OR {_WAITING} AS unsettled"
+
+
 def is_unsettled(catalog: Catalog, source_id: int) -> bool:
     """Whether something that was captured cannot be read yet."""
-    row = catalog.one(
-        "SELECT p.settled <> p.captured OR EXISTS (SELECT FROM segments s JOIN relations r ON r.id = s.relation_id "
-        "WHERE r.source_id = p.source_id AND s.waiting AND NOT r.retired) AS so "
-        "FROM positions p WHERE p.source_id = %s",
-        source_id,
-    )
-    return bool(row and row["so"])
+    row = catalog.one(f"SELECT {_UNSETTLED} FROM positions WHERE source_id = %s", source_id)
+    return bool(row and row["unsettled"])
 
 
 def register(
@@ -104,18 +107,27 @@ def register(
     )
 
 
-def move(commit: Commit, source_id: int, checkpoint: str, captured: int) -> None:
-    """Record how far capture is durable; if nothing of the source waits for settling, all of it can be read at once."""
-    commit.connection.execute(
+def move(commit: Commit, source_id: int, checkpoint: str, captured: int) -> Cursor[DictRow]:
+    """Record how far capture is durable; if nothing of the source waits for settling, all of it can be read at once.
+
+    What is returned tells `left_unsettled`, once the statements of the commit were sent.
+    """
+    moved = commit.connection.execute(
         "INSERT INTO positions (source_id, checkpoint, captured, settled) VALUES (%s, %s, %s, %s) "
         "ON CONFLICT (source_id) DO UPDATE SET checkpoint = excluded.checkpoint, captured = excluded.captured, "
-        "settled = CASE WHEN positions.settled = positions.captured AND NOT EXISTS ("
-        "  SELECT FROM segments s JOIN relations r ON r.id = s.relation_id "
-        "  WHERE r.source_id = excluded.source_id AND s.waiting AND NOT r.retired) "
-        "THEN excluded.captured ELSE positions.settled END, moved_at = clock_timestamp()",
+        f"settled = CASE WHEN positions.settled = positions.captured AND NOT {_WAITING} "
+        "THEN excluded.captured ELSE positions.settled END, moved_at = clock_timestamp() "
+        f"RETURNING {_UNSETTLED}",
         (source_id, checkpoint, captured, captured),
     )
     tell_state(commit, source_id)
+    return moved
+
+
+def left_unsettled(moved: Cursor[DictRow]) -> bool:
+    """Whether something that was captured up to there cannot be read yet."""
+    row = moved.fetchone()
+    return bool(row and row["unsettled"])
 
 
 def tell_state(commit: Commit, source_id: int) -> None:

@@ -40,6 +40,15 @@ class Question(Generic[T]):
     parameters: tuple[Any, ...] = ()
 
 
+def beginning(lease: Lease, purpose: str, then: Callable[[int], T]) -> Question[T]:
+    """`Catalog.begin` for one who asks more at the same time; `then` gets the number."""
+    return Question(
+        "INSERT INTO attempts (lease, epoch, purpose) VALUES (%s, %s, %s) RETURNING id",
+        lambda rows: then(rows[0]["id"]),
+        (lease.name, lease.epoch, purpose),
+    )
+
+
 class Commit:
     """One catalog transaction of one attempt: what it records becomes visible together, or not at all."""
 
@@ -129,33 +138,37 @@ class Catalog:
 
     def begin(self, lease: Lease, purpose: str) -> int:
         """Register an attempt: its number names the files it writes."""
-        row = self.connection.execute(
-            "INSERT INTO attempts (lease, epoch, purpose) VALUES (%s, %s, %s) RETURNING id",
-            (lease.name, lease.epoch, purpose),
-        ).fetchone()
-        return cast(int, cast(DictRow, row)["id"])
+        return self.answer(beginning(lease, purpose, int))
 
     @contextmanager
-    def commit(self, lease: Lease, attempt: int | None, purpose: str) -> Iterator[Commit]:
+    def commit(
+        self, lease: Lease, attempt: int | None, purpose: str, *, piped: bool = False
+    ) -> Iterator[Commit]:  # fmt: skip
         """One transaction guarded by the lease's epoch: a worker that was replaced cannot commit.
 
-        A step that wrote no files needs no attempt of its own beforehand: it gets one inside.
+        A step that wrote no files needs no attempt of its own beforehand: it gets one inside. `piped`: what is recorded
+        is sent without waiting for answers, and the COMMIT with it.
         """
         hit(f"{purpose}.before_commit")
-        with ExitStack() as transaction:
-            with self.connection.pipeline():
-                transaction.enter_context(Transaction(self.connection))
+        try:
+            with ExitStack() as whole, ExitStack() as opening:
+                (whole if piped else opening).enter_context(self.connection.pipeline())
+                whole.enter_context(Transaction(self.connection))  # transaction() would wait before the COMMIT
                 held = self.connection.execute("SELECT epoch FROM leases WHERE name = %s FOR UPDATE", (lease.name,))
                 taking = self.connection.execute(*self._taking_round(lease, attempt, purpose))
-            row, taken = held.fetchone(), taking.fetchone()
-            if row is None or row["epoch"] != lease.epoch:
-                raise LeaseLost(
-                    f"another process took over {lease.name!r} while this one was away",
-                    hint="Nothing of this step was recorded. Start again if this process should do the work.",
-                )
-            if taken is None:
-                raise LeaseLost(f"attempt {attempt} of {lease.name!r} was already ended")
-            yield Commit(self.connection, taken["round"], taken["attempt"])
+                row, taken = held.fetchone(), taking.fetchone()
+                opening.close()
+                if row is None or row["epoch"] != lease.epoch:
+                    raise LeaseLost(
+                        f"another process took over {lease.name!r} while this one was away",
+                        hint="Nothing of this step was recorded. Start again if this process should do the work.",
+                    )
+                if taken is None:
+                    raise LeaseLost(f"attempt {attempt} of {lease.name!r} was already ended")
+                yield Commit(self.connection, taken["round"], taken["attempt"])
+        except psycopg.Error:
+            self.leave()  # behind a statement that fails, a ROLLBACK that was sent with it is not heard
+            raise
         hit(f"{purpose}.after_commit")
 
     def _taking_round(self, lease: Lease, attempt: int | None, purpose: str) -> tuple[LiteralString, tuple[Any, ...]]:
@@ -170,7 +183,8 @@ class Catalog:
         return f"WITH attempt AS ({ended} RETURNING id) {take}", (attempt, purpose)
 
     def ask(self, *questions: Question[Any]) -> list[Any]:
-        """The answers to all of them, by one round trip; each sees what is committed when it is its turn."""
+        """The answers to all of them, by one round trip, in one transaction; each sees what is committed when it is
+        its turn."""
         try:
             with self.connection.pipeline():
                 asked = [self.connection.execute(one.query, one.parameters) for one in questions]

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from penstock.catalog import relations
 from penstock.catalog.listing import Listing
 from penstock.catalog.relations import Base, Listed, Relation
-from penstock.catalog.store import Catalog
+from penstock.catalog.store import Catalog, Question
 from penstock.errors import NotRetained
 from penstock.fitted import fitted
 from penstock.lake.arrow_exchange import to_arrow, to_spark
@@ -63,6 +63,7 @@ IN_MEMORY_ROWS, IN_MEMORY_BYTES = 500_000, 64 << 20
 PENDING = 1 << 62
 
 NOTHING_MORE: Mapping[str, str] = {}
+NOTHING_ELSE: Mapping[Any, Question[Any]] = {}
 
 Pending = Mapping[int, Sequence[Segment]]
 Asked = dict[tuple[object, ...], Any]
@@ -108,7 +109,7 @@ class Reader:
         other._asked = self._asked
         return other
 
-    def _once(self, ask: Callable[..., T], *what: object) -> T:
+    def once(self, ask: Callable[..., T], *what: object) -> T:
         """What the catalog says, asked for once in a piece of work."""
         if self._asked is None:
             return ask(self.catalog, *what)
@@ -117,32 +118,46 @@ class Reader:
             self._asked[key] = ask(self.catalog, *what)
         return cast(T, self._asked[key])
 
-    def ask_ahead(self, wanted: Mapping[int, int]) -> Asked:
+    def ask_ahead(
+        self, wanted: Mapping[int, int], also: Mapping[Any, Question[Any]] = NOTHING_ELSE,
+        first: Question[Any] | None = None,
+    ) -> Asked:  # fmt: skip
         """Ask the catalog at once for what a piece of work (`beside`) needs of several relations: their bases, and
-        their segments since these or the given position, whichever is earlier. Gives all that was asked."""
+        their segments since these or the given position, whichever is earlier; `also` for what `once` would ask, and
+        `first` for something else. Gives all that was asked."""
         assert self._asked is not None
-        self._ask(wanted, lambda newest: {id_: min(position, newest[id_]) for id_, position in wanted.items()})
+        questions = [*([] if first is None else [first]), *also.values()]
+        answers = self._ask(
+            wanted, lambda newest: {id_: min(position, newest[id_]) for id_, position in wanted.items()}, questions
+        )
+        self._asked |= dict(zip(also, answers[len(answers) - len(also) :], strict=True))
         return self._asked
 
-    def ask_before_lookups(self, wanted: Sequence[Relation]) -> None:
-        """The same where only `lookup` is asked for: what it remembers need not be listed again."""
-        self._ask(
+    def ask_before_lookups(self, wanted: Sequence[Relation], *first: Question[Any]) -> list[Any]:
+        """The same where only `lookup` is asked for: what it remembers need not be listed again. Gives the answers to
+        what else is asked, before it."""
+        return self._ask(
             [one.id for one in wanted],
             lambda newest: {one.id: self._plain.end((one.id, one.version), newest[one.id]) for one in wanted},
+            first,
         )
 
-    def _ask(self, identifiers: Collection[int], after: Callable[[Mapping[int, int]], dict[int, int]]) -> None:
+    def _ask(
+        self, identifiers: Collection[int], after: Callable[[Mapping[int, int]], dict[int, int]],
+        first: Sequence[Question[Any]],
+    ) -> list[Any]:  # fmt: skip
         """The bases of relations, and their segments `after` positions that depend on those of the newest bases.
 
-        These are mostly as they were last time, and then one round trip does for both.
+        These are mostly as they were last time, and then one round trip does for all.
         """
         assert self._asked is not None
-        wanted = relations.bases_of(identifiers)
+        questions = [*first, relations.bases_of(identifiers)]
         if self._newest.keys() >= set(identifiers):
             supposed = after(self._newest)
-            bases, answer = self.catalog.ask(wanted, self._listing.of(supposed))
+            *answers, bases, answer = self.catalog.ask(*questions, self._listing.of(supposed))
         else:
-            supposed, bases, answer = {}, self.catalog.answer(wanted), None
+            supposed, answer = {}, None
+            *answers, bases = self.catalog.ask(*questions)
         newest = {id_: found[0].position if found else -1 for id_, found in bases.items()}
         self._newest |= newest
         needed = after(newest)
@@ -152,10 +167,11 @@ class Reader:
             listed = self._listing.segments(self.catalog, needed)
         self._asked |= {(relations.bases, id_): found for id_, found in bases.items()}
         self._asked |= {(Listed, id_): found for id_, found in listed.items()}
+        return answers
 
     def base(self, relation: Relation) -> Base | None:
         """The newest base that can be read in the relation's version; None is an empty base before everything."""
-        found = self._once(relations.bases, relation.id)
+        found = self.once(relations.bases, relation.id)
         base = next((base for base in found if base.version <= relation.version), None)
         if base is not (found[0] if found else None) and relation.retained > (base.position if base else -1):
             raise NotRetained(
@@ -205,7 +221,7 @@ class Reader:
         listed = self._asked.get((Listed, relation.id)) if self._asked else None
         if listed is not None and listed.after <= after:
             return cast(Listed, listed).within(after, until)
-        return self._once(relations.segments, relation.id, after, until)
+        return self.once(relations.segments, relation.id, after, until)
 
     def _waiting(self, relation: Relation, after: int, until: int) -> list[Segment]:
         return [one for one in self._pending.get(relation.id, ()) if one.high > after and one.low <= until]

@@ -3,7 +3,7 @@
 Each commit of capture is settled as a unit (a very large one in parts) against the state just before it, which includes
 what was settled before it in the same step. Readers see the source's new cut only when all its tables are there.
 
-A small commit is settled while it is still in memory (`settle_at_once`), and is then written once, in its final form.
+A small commit is settled while it is still in memory (`AtOnce`), and is then written once, in its final form.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from penstock.catalog import relations, sources
 from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Relation
 from penstock.catalog.sources import Source, is_partial
-from penstock.catalog.store import Catalog
+from penstock.catalog.store import Catalog, Question
 from penstock.errors import PenstockError
 from penstock.failpoint import hit
 from penstock.lake.reader import Reader
@@ -62,30 +63,42 @@ def settle_source(reader: Reader, catalog: Catalog, lease: Lease, name: str) -> 
     return source.captured
 
 
-def settle_at_once(reader: Reader, source: Source, raw: Mapping[str, tuple[int, pa.Table]]) -> dict[str, pa.Table]:
-    """Changes that are captured and not written yet, by table with its version: those of them that can be settled now.
+class AtOnce:
+    """Settles changes that are captured and not written yet."""
 
-    The others are written as they are and wait: in front of them something waits, the table has a new shape, its rows
-    are too many to be removed here, or they cannot be settled, which the settle step will tell.
-    """
-    found = [
-        one
-        for one in relations.settled_of_source(reader.catalog, source.name)
-        if one.table in raw and one.version == raw[one.table][0]
-    ]
-    there = reader.beside({})
-    there.ask_before_lookups(found)
-    done: dict[str, pa.Table] = {}
-    for relation in found:
-        _, rows = raw[relation.table]
-        before = pc.min(rows["_lsn"]).as_py() - 1
-        if before < relation.shaped or (_truncates(rows) and _about(there, relation) > _LARGE):
-            continue
-        try:
-            done[relation.table] = _settled(there, relation, rows, before, is_partial(source.options, relation.table))
-        except PenstockError as error:
-            log.info("changes of %s wait for the settle step: %s", relation.name, error.message)
-    return done
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._last: dict[str, Relation] = {}  # by name
+
+    def __call__(
+        self, source: Source, raw: Mapping[str, tuple[int, pa.Table]], begin: Question[Any]
+    ) -> dict[str, pa.Table]:
+        """Of changes by table, with its version, those that can be settled now; `begin` is asked with the rest.
+
+        The others are written as they are and wait: in front of them something waits, the table has a new shape, its
+        rows are too many to be removed here, or they cannot be settled, which the settle step will tell.
+        """
+        there = self._reader.beside({})
+        names = [f"{source.name}.{table}" for table in raw]
+        supposed = [self._last[name] for name in names if name in self._last]
+        _, settled = there.ask_before_lookups(supposed, begin, relations.settled_of_source(source.name))
+        self._last |= {one.name: one for one in settled}
+        found = [one for one in settled if one.table in raw and one.version == raw[one.table][0]]
+        asked = {(one.id, one.version) for one in supposed}
+        if new := [one for one in found if (one.id, one.version) not in asked]:
+            there.ask_before_lookups(new)
+        done: dict[str, pa.Table] = {}
+        for relation in found:
+            _, rows = raw[relation.table]
+            before = pc.min(rows["_lsn"]).as_py() - 1
+            if before < relation.shaped or (_truncates(rows) and _about(there, relation) > _LARGE):
+                continue
+            partial = is_partial(source.options, relation.table)
+            try:
+                done[relation.table] = _settled(there, relation, rows, before, partial)
+            except PenstockError as error:
+                log.info("changes of %s wait for the settle step: %s", relation.name, error.message)
+        return done
 
 
 def _settled(there: Reader, shape: Relation, raw: pa.Table, before: int, partial: bool) -> pa.Table:

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from penstock.catalog import foreign_keys
 from penstock.catalog.relations import Relation
 from penstock.errors import RefreshError
 from penstock.fitted import fitted
@@ -43,6 +45,10 @@ class Input:
     relation: Relation
     before: int
     after: int
+
+    @property
+    def ends(self) -> tuple[Relation, int, int]:
+        return self.relation, self.before, self.after
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ def prepare(reader: Reader, plan: Plan, inputs: Sequence[Input], stored: Stored)
     growing = frozenset(read.relation for read, rows in deltas.items() if _only_grows(rows))
     rendered = plan.delta(frozenset(read.relation for read in deltas), sizes, changes, growing)
     places = {read: _at(read, view, inputs, stored) for read in rendered.program.reads}
-    keys = keys_that_hold(reader.catalog, [(one.relation, one.before, one.after) for one in inputs])
+    keys = keys_that_hold(partial(reader.once, foreign_keys.holding), [one.ends for one in inputs])
     known, answers = reads.in_memory(reader, rendered.program, deltas, places, keys)
     return Prepared(rendered, reader, deltas, places, known, tuple(answers), sum(changes.values()))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,9 @@ from penstock.refresh.positions import position_at, readable
 from penstock.relation.home import Home
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from penstock.capture.ingest import Settle
     from penstock.lake.publish import Published
     from penstock.lake.reader import Reader
     from penstock.refresh.maintenance import Maintained
@@ -39,7 +39,7 @@ class Engine:
         self.home = home
         self.settings = settings
         self.catalog = Catalog(home, catalog)
-        self.captures = Captures(home, self.catalog, self._settle_at_once)
+        self.captures = Captures(home, self.catalog, lambda *changes: self._settle_at_once(*changes))
         self._given_spark = spark
         self._starting = threading.Lock()
 
@@ -87,15 +87,17 @@ class Engine:
 
         return Reader(self.home, self.catalog, lambda: self.spark)
 
-    def _settle_at_once(self, source: Source, raw: Mapping[str, tuple[int, pa.Table]]) -> dict[str, pa.Table]:
-        from penstock.lake.settling import settle_at_once
+    @cached_property
+    def _settle_at_once(self) -> Settle:
+        from penstock.lake.settling import AtOnce
 
-        return settle_at_once(self._settling, source, raw)
+        return AtOnce(self._settling)
 
     def read_anew(self) -> None:
         """Forget what reading remembers: the files are what counts."""
         self.__dict__.pop("reader", None)
         self.__dict__.pop("_settling", None)
+        self.__dict__.pop("_settle_at_once", None)
         if (workers := self.__dict__.pop("workers", None)) is not None:
             workers.close()
 
@@ -111,9 +113,12 @@ class Engine:
         return readable(self.catalog)
 
     def capture(
-        self, until: Frontier | None = None, *, finish: bool = True, wait: bool = True, following: str | None = None
-    ) -> None:
+        self, until: Frontier | None = None, *, known: Sequence[Source] | None = None, finish: bool = True,
+        wait: bool = True, following: str | None = None,
+    ) -> None:  # fmt: skip
         """Capture and settle what is committed now, or up to `until`; without `wait`, what has come by now.
+
+        Of all sources, or of those that are `known`.
 
         A source that is paused in front of a schema change, or cannot be reached, does not keep the others from going
         on; `following` goes on with a paused one.
@@ -121,7 +126,7 @@ class Engine:
         from penstock.lake.settling import settle_source
 
         held_up: list[PenstockError] = []
-        for source in sources.every(self.catalog):
+        for source in sources.every(self.catalog) if known is None else known:
             target = None if until is None else until.get(source.name, Lsn(0))
             follow = True if following == source.name else None
             try:
@@ -131,7 +136,8 @@ class Engine:
                     raise
                 held_up.append(error)
             else:
-                if sources.is_unsettled(self.catalog, source.id):
+                unsure = self.captures.may_be_unsettled(source.name)
+                if unsure and sources.is_unsettled(self.catalog, source.id):
                     settle_source(self._settling, self.catalog, lease, source.name)
         if held_up:
             raise held_up[0]

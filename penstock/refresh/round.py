@@ -26,7 +26,7 @@ import psycopg
 
 from penstock.catalog import attempts, relations, stream_tables
 from penstock.catalog.lease import Lease
-from penstock.catalog.store import Catalog
+from penstock.catalog.store import Catalog, Question, beginning
 from penstock.catalog.stream_tables import Refreshed, StreamTable
 from penstock.cut import Frontier
 from penstock.errors import CatalogError, NotRetained, PenstockError, RefreshError, Suspended
@@ -115,6 +115,9 @@ class _Group:
     attempt: int | None = None
     done: dict[int, Refresh] = field(default_factory=dict)
     written: list[int] = field(default_factory=list)  # relations
+
+    def begun(self, attempt: int) -> None:
+        self.attempt = attempt
 
 
 @dataclass(frozen=True)
@@ -238,7 +241,7 @@ class Round:
         try:
             with self._workers.reader() as reader:
                 refresh = self._groups[table.relation_id].refresh
-                begin = partial(self._attempt, table)
+                begin = self._beginning(self._groups[table.relation_id])
                 task = refresh.decide(reader.beside(self._pending), table, self._pending, begin)
         except Suspended as why:
             reason = why.message.partition(" is suspended: ")[2]
@@ -260,7 +263,9 @@ class Round:
             with self._workers.reader() as reader:
                 beside = reader.beside(self._pending, task.asked)
                 refresh = self._groups[task.table.relation_id].refresh
-                outcome = refresh.compute(beside, task, self._attempt(task.table))
+                attempt = self._groups[task.table.relation_id].attempt
+                assert attempt is not None
+                outcome = refresh.compute(beside, task, attempt)
             return _Result(task, time.monotonic() - started, outcome)
         except Exception as error:
             return _Result(task, time.monotonic() - started, error=_own(error, self._terms))
@@ -294,11 +299,9 @@ class Round:
             self._active.remove(group)
             self._commit(group)
 
-    def _attempt(self, table: StreamTable) -> int:
-        group = self._groups[table.relation_id]
-        if group.attempt is None:
-            group.attempt = self._catalog.begin(self._lease, "refresh")
-        return group.attempt
+    def _beginning(self, group: _Group) -> Question[None] | None:
+        """The attempt that all of a group write in is registered with the first thing that is asked for it."""
+        return None if group.attempt is not None else beginning(self._lease, "refresh", group.begun)
 
     # What cannot be refreshed -----------------------------------------------------------------------------------------
 
@@ -373,7 +376,7 @@ class Round:
             self.moves.extend(group.done.values())
             return
         hit("refresh.files_written")
-        with self._catalog.commit(self._lease, group.attempt, "refresh") as commit, commit.connection.pipeline():
+        with self._catalog.commit(self._lease, group.attempt, "refresh", piped=True) as commit:
             for relation_id, segments in pending.items():
                 relations.record_segments(commit, relation_id, at_round(segments, commit.round))
             stream_tables.reach_all(commit, {id_: done.frontier for id_, done in moved.items()})

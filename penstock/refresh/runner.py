@@ -13,8 +13,11 @@ import gc
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from penstock.catalog import sources
+from penstock.catalog.sources import Source
 from penstock.errors import Busy, PenstockError, SchemaChanged
 from penstock.refresh.follow import follow_views
 from penstock.refresh.pace import Pace
@@ -62,7 +65,8 @@ def _run(engine: Engine, stop: threading.Event) -> None:
 
 def _work(engine: Engine, publisher: Publisher, upkeep: Upkeep, stop: threading.Event) -> None:
     said: set[str] = set()
-    scheduler = Scheduler(engine, stop, lambda: capture(engine, said, wait=False))
+    known: list[Source] = []  # looked up once a turn, which captures several times
+    scheduler = Scheduler(engine, stop, lambda: capture(engine, said, known, wait=False))
     verifying = ScheduledVerification(engine)
     views = SourceViewWatch(engine)
     tick = engine.settings.scheduler_interval
@@ -70,7 +74,8 @@ def _work(engine: Engine, publisher: Publisher, upkeep: Upkeep, stop: threading.
     while not stop.is_set():
         try:
             upkeep.step()
-            away = capture(engine, said, wait=not busy)
+            known[:] = sources.every(engine.catalog)
+            away = capture(engine, said, known, wait=not busy)
             views.tick()
             done = scheduler.tick()
             verifying.tick()
@@ -104,14 +109,16 @@ class SourceViewWatch:
             follow_views(self._engine.catalog, self._engine.plans, self._engine.home)
 
 
-def capture(engine: Engine, said: set[str], *, wait: bool = True) -> PenstockError | None:
+def capture(
+    engine: Engine, said: set[str], known: Sequence[Source] | None = None, *, wait: bool = True
+) -> PenstockError | None:
     """Copies that are under way go on with the next turn. Returns what keeps a source away for a while.
 
     While changes come in all the time, what is still on its way from the server is not worth waiting for.
     A source that is paused, or that another process captures, is told of once; what it has can be refreshed.
     """
     try:
-        engine.capture(finish=False, wait=wait)
+        engine.capture(known=known, finish=False, wait=wait)
     except (SchemaChanged, Busy) as error:
         if error.message not in said:
             said.add(error.message)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
-from penstock.catalog import stream_tables
+from penstock.catalog import foreign_keys, stream_tables
 from penstock.catalog.relations import Relation
-from penstock.catalog.store import Catalog
+from penstock.catalog.store import Catalog, Question
 from penstock.catalog.stream_tables import StreamTable
 from penstock.cut import Frontier
 from penstock.errors import NotRetained, Suspended
@@ -18,6 +19,7 @@ from penstock.refresh.answers import Answer
 from penstock.refresh.compute import Input, Prepared, Stored
 from penstock.refresh.costs import UNKNOWN, WINDOW, Costs
 from penstock.refresh.decision import VERY_FEW_ROWS, Action, Decision, Mode, Situation, decide
+from penstock.refresh.keys_that_hold import spans
 from penstock.refresh.plans import Plan, Plans
 from penstock.refresh.positions import reached, table_position
 from penstock.refresh.standing import Standing
@@ -78,11 +80,11 @@ class TableRefresh:
         self._anew = anew
 
     def decide(
-        self, reader: Reader, table: StreamTable, pending: Collection[int], begin: Callable[[], object] | None = None
+        self, reader: Reader, table: StreamTable, pending: Collection[int], begin: Question[Any] | None = None
     ) -> Task:
         """`reader` sees the segments of `pending` relations, which this round has written. Raises `Suspended`.
 
-        `begin` registers the attempt that will read what is listed from then on, so that its files stay.
+        `begin` registers the attempt that will read what is listed with it, so that its files stay.
         """
         standing, target = self._standing, self._standing.target_of(table)
         before = table.frontier
@@ -95,12 +97,12 @@ class TableRefresh:
         basis = None if marked else before
         inputs = [self._input(standing.known[one], basis, target, pending) for one in table.inputs]
         outputs = self._outputs(table)
-        if begin is not None:
-            begin()
-        asked = reader.ask_ahead({
-            **{one.relation.id: one.before for one in inputs},
-            **{one.id: PENDING for one in outputs.values()},
-        })  # fmt: skip
+        wanted = {one.relation.id: one.before for one in inputs} | {one.id: PENDING for one in outputs.values()}
+        keys = {
+            (foreign_keys.holding, *span): foreign_keys.which_hold(*span)
+            for span in spans([one.ends for one in inputs])
+        }
+        asked = reader.ask_ahead(wanted, keys, begin)
         lost = None if basis is None else _lost(inputs)
         if basis is None or lost:
             return Task(table, decide(situation(reinitialize=marked or lost)), inputs, outputs, asked=asked)

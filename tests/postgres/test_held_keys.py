@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -125,7 +126,9 @@ class Cuts:
         self._ps.engine.captures.catch_up("shop")
         self.passed.append(int(sources.get(self._ps.catalog, "shop").captured or 0))
         known = relations.of_source(self._ps.catalog, "shop")
-        return keys_that_hold(self._ps.catalog, [(one, *self.passed[-2:]) for one in known])
+        return keys_that_hold(
+            partial(foreign_keys.holding, self._ps.catalog), [(one, *self.passed[-2:]) for one in known]
+        )
 
 
 def test_capture_notes_the_keys(ps: penstock.Session, source: psycopg.Connection[Any], source_db: str) -> None:
