@@ -171,7 +171,12 @@ def _absent(lengths: Ints) -> pa.Array:
     count = lengths.shape[1]
     if not missing.any():
         return pa.nulls(count, pa.string())
-    patterns, which = np.unique(np.packbits(missing, axis=0), axis=1, return_inverse=True)
+    packed = np.packbits(missing, axis=0)
+    if len(packed) == 1:  # up to eight columns; by itself it is found much faster
+        first, which = np.unique(packed[0], return_inverse=True)
+        patterns = first.reshape(1, -1)
+    else:
+        patterns, which = np.unique(packed, axis=1, return_inverse=True)
     spelled = np.unpackbits(patterns, axis=0, count=lengths.shape[0])
     texts = [",".join(str(position) for position in np.flatnonzero(line)) or None for line in spelled.T]
     return pa.array(texts, pa.string()).take(pa.array(which.reshape(-1)))

@@ -34,6 +34,8 @@ log = logging.getLogger("penstock.run")
 
 _LONGEST_PAUSE = 30.0
 _SOON = 0.0  # seconds to the next look where changes come in: each costs what it takes
+# Objects per collection, and collections per one of the next kind: a turn makes thousands that need none.
+_COLLECTIONS = (20_000, 20, 50)
 _VIEWS = 30.0  # seconds between two looks at the views of sources
 
 
@@ -50,6 +52,8 @@ def _run(engine: Engine, stop: threading.Event) -> None:
     guard(engine)
     gc.collect()
     gc.freeze()  # a full collection would look at all of it again, for a tenth of a second, once a minute
+    usual = gc.get_threshold()
+    gc.set_threshold(*_COLLECTIONS)
     upkeep = Upkeep(engine)
     publisher = Publisher(engine, stop)
     publisher.start()
@@ -59,6 +63,7 @@ def _run(engine: Engine, stop: threading.Event) -> None:
         stop.set()
         upkeep.end()
         publisher.end()
+        gc.set_threshold(*usual)
         gc.unfreeze()
     upkeep.check()
 

@@ -40,10 +40,14 @@ def main(dsn: str, catalog: str, view: str, rate: str, samples: str) -> None:
 
 
 def _sample(db: psycopg.Connection[Any], frontiers: psycopg.Connection[Any], view: str, rng: random.Random) -> float:
-    shop.transact(db, rng, shop.place_order)
+    db.execute("BEGIN")
+    shop.place_order(db, rng)
+    # The commit is flushed then. Asked for later, the position would be behind commits of others, which may come with
+    # the refresh after the one that shows this order.
+    cursor = db.execute("COMMIT; SELECT pg_current_wal_flush_lsn()::text")
     committed = time.perf_counter()
-    # The commit is flushed, and what others have only inserted since need not be in the view.
-    row = db.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+    cursor.nextset()
+    row = cursor.fetchone()
     assert row is not None
     lsn = Lsn.parse(row[0])
     while time.perf_counter() - committed < _PATIENCE:
