@@ -166,9 +166,9 @@ class Catalog:
                 if taken is None:
                     raise LeaseLost(f"attempt {attempt} of {lease.name!r} was already ended")
                 yield Commit(self.connection, taken["round"], taken["attempt"])
-        except psycopg.Error:
+        except psycopg.Error as error:
             self.leave()  # behind a statement that fails, a ROLLBACK that was sent with it is not heard
-            raise
+            raise _first_of(error) from None
         hit(f"{purpose}.after_commit")
 
     def _taking_round(self, lease: Lease, attempt: int | None, purpose: str) -> tuple[LiteralString, tuple[Any, ...]]:
@@ -221,6 +221,13 @@ class Catalog:
             for version, (name, text) in list(enumerate(known, 1))[done:]:
                 self._locks.execute(text)
                 self._locks.execute("INSERT INTO migrations (version, name) VALUES (%s, %s)", (version, name))
+
+
+def _first_of(error: BaseException) -> BaseException:
+    """The error of the statement that failed, where those sent behind it tell only that they were not run."""
+    while isinstance(error, psycopg.errors.PipelineAborted) and error.__context__ is not None:
+        error = error.__context__
+    return error
 
 
 def migrations() -> list[tuple[str, LiteralString]]:

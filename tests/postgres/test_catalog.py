@@ -46,6 +46,45 @@ def test_a_worker_that_was_replaced_commits_nothing(ps: penstock.Session, regist
             assert commit.round > 0
 
 
+@pytest.mark.parametrize("piped", [True, False])
+def test_a_commit_is_whole_or_not_at_all_and_the_next_one_goes_on(ps: penstock.Session, piped: bool) -> None:
+    ps.catalog.connection.execute("CREATE TABLE noted (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+
+    def note(lease: Lease, *values: int, fail: str = "") -> None:
+        with ps.catalog.commit(lease, None, "refresh", piped=piped) as commit:
+            for value in values:
+                commit.connection.execute("INSERT INTO noted VALUES (%s)", (value,))
+            if fail == "statement":
+                commit.connection.execute("SELECT 1 / 0")
+                commit.connection.execute("INSERT INTO noted VALUES (-1)")
+            elif fail:
+                raise KeyError(fail)
+
+    for turn in range(8):
+        with ps.catalog.lease("work") as lease:
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                note(lease, 100, fail="statement")
+            with pytest.raises(KeyError):
+                note(lease, 100, fail="caller")
+            with pytest.raises(psycopg.errors.UniqueViolation):  # the COMMIT itself fails
+                note(lease, 100, 100)
+            note(lease, turn)
+        with ps.catalog.another() as other:
+            assert [row["n"] for row in other.execute("SELECT n FROM noted ORDER BY n")] == list(range(turn + 1))
+
+
+@pytest.mark.parametrize("piped", [True, False])
+def test_a_replaced_worker_is_told_before_it_records_anything(ps: penstock.Session, piped: bool) -> None:
+    lease = ps.catalog.lease("work")
+    stale = Lease(lease._connection, lease.name, lease.epoch, set())
+    lease.release()
+    with ps.catalog.lease("work") as successor:
+        with pytest.raises(LeaseLost), ps.catalog.commit(stale, None, "refresh", piped=piped):
+            pytest.fail("it may not begin")
+        with ps.catalog.commit(successor, None, "refresh", piped=piped) as commit:
+            assert commit.round > 0
+
+
 def test_an_attempt_commits_once(ps: penstock.Session) -> None:
     with ps.catalog.lease("work") as lease:
         attempt = ps.catalog.begin(lease, "refresh")
