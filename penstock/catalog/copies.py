@@ -14,7 +14,7 @@ from typing import Literal, cast
 from psycopg.rows import DictRow
 
 from penstock.catalog import relations
-from penstock.catalog.store import Catalog, Commit
+from penstock.catalog.store import ROUND, Catalog, Commit
 from penstock.relation.schema import Schema
 from penstock.relation.segment import Segment
 
@@ -123,7 +123,7 @@ def record_files(commit: Commit, copy_id: int, kind: Kind, written: Iterable[Seg
         cursor.executemany(
             "INSERT INTO copy_files (copy_id, kind, attempt_id, round, path, rows, bytes, low, high, version, form, "
             "first_time, last_time, checksum, ranges) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            f"VALUES (%s, %s, %s, {ROUND}, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
             [(copy_id, kind, commit.attempt, commit.round, *relations.described(s)) for s in written],
         )
 

@@ -10,10 +10,10 @@ from typing import Literal, cast
 
 from psycopg.rows import DictRow
 
-from penstock.catalog.store import Catalog, Commit, Question
+from penstock.catalog.store import ROUND, Catalog, Commit, Question
 from penstock.errors import AmbiguousName, NotFound, NotRetained
 from penstock.relation.schema import Schema
-from penstock.relation.segment import Form, Segment
+from penstock.relation.segment import PENDING, Form, Segment
 
 Kind = Literal["table", "view", "state"]
 
@@ -226,16 +226,17 @@ def record_all_segments(commit: Commit, found: Mapping[int, Iterable[Segment]]) 
     with commit.connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO segments (relation_id, attempt_id, round, waiting, path, rows, bytes, low, high, version, "
-            "form, first_time, last_time, checksum, ranges) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            f"form, first_time, last_time, checksum, ranges) VALUES (%s, %s, {ROUND}, %s, %s, %s, %s, "
+            f"{ROUND}, {ROUND}, %s, %s, %s, %s, %s, %s)",
             [(id_, *by, s.form == "raw", *described(s)) for id_, segments in found.items() for s in segments],
         )
 
 
 def described(s: Segment) -> tuple[object, ...]:
-    """A segment's own columns, in the order in which they are read."""
+    """A segment's own columns, in the order in which they are read; no position stands for the commit's round."""
+    ends = (None, None) if s.high == PENDING else (s.low, s.high)
     times = (s.first_time, s.last_time)
-    return s.path, s.rows, s.bytes, s.low, s.high, s.version, s.form, *times, s.checksum, json.dumps(s.ranges)
+    return s.path, s.rows, s.bytes, *ends, s.version, s.form, *times, s.checksum, json.dumps(s.ranges)
 
 
 @dataclass(frozen=True)

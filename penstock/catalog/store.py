@@ -28,6 +28,7 @@ from penstock.relation.home import Home
 Connection = psycopg.Connection[DictRow]
 T = TypeVar("T")
 _MIGRATION_LOCK = 0x70656E73  # "pens"
+ROUND = "coalesce(%s, currval('round_number'))"  # of a commit's round, known or not
 _AGAIN = 0.03  # seconds between two looks at a lease that another one has
 
 
@@ -50,12 +51,15 @@ def beginning(lease: Lease, purpose: str, then: Callable[[int], T]) -> Question[
 
 
 class Commit:
-    """One catalog transaction of one attempt: what it records becomes visible together, or not at all."""
+    """One catalog transaction of one attempt: what it records becomes visible together, or not at all.
 
-    def __init__(self, connection: Connection, round_number: int, attempt: int) -> None:
+    `round` is None as long as its statements are only sent; in these, `ROUND` is the number that it will be.
+    """
+
+    def __init__(self, connection: Connection, attempt: int | None) -> None:
         self.connection = connection
-        self.round = round_number
         self.attempt = attempt
+        self.round: int | None = None
 
 
 class Catalog:
@@ -146,41 +150,28 @@ class Catalog:
     ) -> Iterator[Commit]:  # fmt: skip
         """One transaction guarded by the lease's epoch: a worker that was replaced cannot commit.
 
-        A step that wrote no files needs no attempt of its own beforehand: it gets one inside. `piped`: what is recorded
-        is sent without waiting for answers, and the COMMIT with it.
+        A step that wrote no files needs no attempt of its own beforehand: it gets one inside. `piped`: everything is
+        sent without waiting for an answer, the COMMIT too, and its round is known when that is done.
         """
         hit(f"{purpose}.before_commit")
         try:
             with ExitStack() as whole, ExitStack() as opening:
                 (whole if piped else opening).enter_context(self.connection.pipeline())
                 whole.enter_context(Transaction(self.connection))  # transaction() would wait before the COMMIT
-                held = self.connection.execute("SELECT epoch FROM leases WHERE name = %s FOR UPDATE", (lease.name,))
-                taking = self.connection.execute(*self._taking_round(lease, attempt, purpose))
-                row, taken = held.fetchone(), taking.fetchone()
+                taking = self.connection.execute(
+                    "SELECT round, attempt FROM take_round(%s, %s, %s, %s)", (lease.name, lease.epoch, attempt, purpose)
+                )
                 opening.close()
-                if row is None or row["epoch"] != lease.epoch:
-                    raise LeaseLost(
-                        f"another process took over {lease.name!r} while this one was away",
-                        hint="Nothing of this step was recorded. Start again if this process should do the work.",
-                    )
-                if taken is None:
-                    raise LeaseLost(f"attempt {attempt} of {lease.name!r} was already ended")
-                yield Commit(self.connection, taken["round"], taken["attempt"])
+                commit = Commit(self.connection, attempt)
+                if not piped:
+                    _taken(commit, taking)
+                yield commit
+            if piped:
+                _taken(commit, taking)
         except psycopg.Error as error:
             self.leave()  # behind a statement that fails, a ROLLBACK that was sent with it is not heard
-            raise _first_of(error) from None
+            raise _told(lease, attempt, _first_of(error)) from None
         hit(f"{purpose}.after_commit")
-
-    def _taking_round(self, lease: Lease, attempt: int | None, purpose: str) -> tuple[LiteralString, tuple[Any, ...]]:
-        take: LiteralString = (
-            "INSERT INTO rounds (id, attempt_id, purpose) SELECT nextval('round_number'), id, %s FROM attempt "
-            "RETURNING id AS round, attempt_id AS attempt"
-        )
-        if attempt is None:
-            made: LiteralString = "INSERT INTO attempts (lease, epoch, purpose, state) VALUES (%s, %s, %s, 'committed')"
-            return f"WITH attempt AS ({made} RETURNING id) {take}", (lease.name, lease.epoch, purpose, purpose)
-        ended: LiteralString = "UPDATE attempts SET state = 'committed' WHERE id = %s AND state = 'open'"
-        return f"WITH attempt AS ({ended} RETURNING id) {take}", (attempt, purpose)
 
     def ask(self, *questions: Question[Any]) -> list[Any]:
         """The answers to all of them, by one round trip, in one transaction; each sees what is committed when it is
@@ -221,6 +212,24 @@ class Catalog:
             for version, (name, text) in list(enumerate(known, 1))[done:]:
                 self._locks.execute(text)
                 self._locks.execute("INSERT INTO migrations (version, name) VALUES (%s, %s)", (version, name))
+
+
+def _taken(commit: Commit, taking: psycopg.Cursor[DictRow]) -> None:
+    row = cast(DictRow, taking.fetchone())
+    commit.round, commit.attempt = row["round"], row["attempt"]
+
+
+def _told(lease: Lease, attempt: int | None, error: BaseException) -> BaseException:
+    """What a commit failed for, in our own words where it was not allowed to begin."""
+    match getattr(error, "sqlstate", None):
+        case "PS001":
+            return LeaseLost(
+                f"another process took over {lease.name!r} while this one was away",
+                hint="Nothing of this step was recorded. Start again if this process should do the work.",
+            )
+        case "PS002":
+            return LeaseLost(f"attempt {attempt} of {lease.name!r} was already ended")
+    return error
 
 
 def _first_of(error: BaseException) -> BaseException:

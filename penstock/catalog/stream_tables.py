@@ -10,7 +10,7 @@ from typing import LiteralString, cast
 
 from psycopg.rows import DictRow
 
-from penstock.catalog.store import Catalog, Commit, Question
+from penstock.catalog.store import ROUND, Catalog, Commit, Question
 from penstock.cut import Frontier
 from penstock.errors import NotFound
 from penstock.relation.schema import Schema
@@ -231,7 +231,7 @@ def reach_all(commit: Commit, frontiers: Mapping[int, Frontier]) -> None:
     """Where each of these is now."""
     with commit.connection.cursor() as cursor:
         cursor.executemany(
-            "INSERT INTO frontiers (relation_id, round, frontier) VALUES (%s, %s, %s)",
+            f"INSERT INTO frontiers (relation_id, round, frontier) VALUES (%s, {ROUND}, %s)",
             [(relation_id, commit.round, str(frontier)) for relation_id, frontier in frontiers.items()],
         )
 
@@ -262,10 +262,10 @@ def frontier_at(catalog: Catalog, relation_id: int, round_number: int) -> Fronti
     return frontier_of(row["frontier"]) if row else None
 
 
-_RECORD: LiteralString = """
-    INSERT INTO refresh_history (relation_id, round, action, reason, inserted, deleted, seconds, frontier, error,
-        changed_rows, initiated_by) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-"""
+_LINE: LiteralString = (
+    "INSERT INTO refresh_history (relation_id, round, action, reason, inserted, deleted, seconds, frontier, error, "
+    "changed_rows, initiated_by) VALUES"
+)
 
 
 def _values(relation_id: int, round_number: int | None, entry: Refreshed) -> tuple[object, ...]:
@@ -276,13 +276,15 @@ def _values(relation_id: int, round_number: int | None, entry: Refreshed) -> tup
 
 def record(catalog: Catalog, relation_id: int, entry: Refreshed) -> None:
     """A line of history of a refresh that failed, or was not done."""
-    catalog.connection.execute(_RECORD, _values(relation_id, None, entry))
+    query: LiteralString = f"{_LINE} (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+    catalog.connection.execute(query, _values(relation_id, None, entry))
 
 
 def record_all(commit: Commit, entries: Mapping[int, Refreshed]) -> None:
     """Lines of history inside the commit of their refreshes."""
+    query: LiteralString = f"{_LINE} (%s, {ROUND}, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
     with commit.connection.cursor() as cursor:
-        cursor.executemany(_RECORD, [_values(id_, commit.round, entry) for id_, entry in entries.items()])
+        cursor.executemany(query, [_values(id_, commit.round, entry) for id_, entry in entries.items()])
 
 
 def history(catalog: Catalog, relation_id: int, limit: int = 100) -> list[Refreshed]:

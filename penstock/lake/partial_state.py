@@ -1,7 +1,7 @@
 """The rows of a relation at a position that have given values in some columns, or all if few, in memory, without Spark.
 
-The part of base(c0) + changes(c0, c] that has those values. As in the whole state, rows are weighted and not netted;
-all rows of a wanted value are there, whatever their weight.
+The part of base(c0) + changes(c0, c] that has those values. As in the whole state, rows are weighted, and their sum
+is not netted; all rows of a wanted value are there, whatever their weight.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.fitted import fitted
 from penstock.lake.base_files import BaseFiles, among_any
 from penstock.lake.reader import GATHERED, SCANNED, Reader
 from penstock.relation.segment import rows_with_weight
-from penstock.zset import WEIGHT
+from penstock.zset import WEIGHT, consolidate
 
 
 def partial_state(
@@ -32,7 +32,7 @@ def partial_state(
     names = {*columns, *(name for values in wanted for name in values.column_names)}
     return _state(
         reader, relation, position, columns, names,
-        changed=lambda rows: rows.filter(pa.array(among_any(rows, wanted))),
+        changed=lambda low, high: _from_changes(reader, relation, low, high, columns, wanted),
         base=lambda files, shape: _from_base(files, shape, wanted),
     )  # fmt: skip
 
@@ -44,21 +44,21 @@ def whole_state(reader: Reader, relation: Relation, position: int, columns: Sequ
         return None
     return _state(
         reader, relation, position, columns, {*columns},
-        changed=lambda rows: rows,
+        changed=lambda low, high: reader.changes_arrow(relation, low, high, columns),
         base=lambda files, shape: files.rows(shape) if files.holds(shape) else None,
     )  # fmt: skip
 
 
 def _state(
     reader: Reader, relation: Relation, position: int, columns: Sequence[str], names: AbstractSet[str], *,
-    changed: Callable[[pa.Table], pa.Table], base: Callable[[BaseFiles, pa.Schema], pa.Table | None],
+    changed: Callable[[int, int], pa.Table], base: Callable[[BaseFiles, pa.Schema], pa.Table | None],
 ) -> pa.Table | None:  # fmt: skip
     """What is taken of the changes and of the base, which has all of the `names` as they are now."""
     there = reader.base(relation)
     low, high = sorted((there.position if there else -1, position))
     if reader.changed_rows(relation, low, high) > GATHERED:
         return None
-    parts = [changed(reader.changes_arrow(relation, low, high, columns))]
+    parts = [changed(low, high)]
     if there and position < there.position:
         parts[0] = parts[0].set_column(len(columns), WEIGHT, pc.negate(parts[0][WEIGHT]))
     if there:
@@ -71,6 +71,17 @@ def _state(
     schema = rows_with_weight(relation.schema, columns)
     whole = pa.concat_tables([fitted(part, schema) for part in parts])
     return whole if whole.num_rows <= GATHERED else None
+
+
+def _from_changes(
+    reader: Reader, relation: Relation, low: int, high: int, columns: Sequence[str], wanted: Sequence[pa.Table]
+) -> pa.Table:
+    """Adding up all changes takes longer than picking the wanted ones out of them and adding up these."""
+    rows = reader.kept_changes(relation, low, high)
+    if rows is None:
+        rows = reader.changes_arrow(relation, low, high, columns)
+    found = rows.filter(pa.array(among_any(rows, wanted)))
+    return consolidate(found, columns) if found.num_rows else found.select([*columns, WEIGHT])
 
 
 def _from_base(files: BaseFiles, schema: pa.Schema, wanted: Sequence[pa.Table]) -> pa.Table | None:

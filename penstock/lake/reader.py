@@ -27,6 +27,7 @@ from penstock.fitted import fitted
 from penstock.lake.arrow_exchange import to_arrow, to_spark
 from penstock.lake.base_files import BaseFiles, among_any, base_files
 from penstock.lake.inserts import leading_inserts
+from penstock.lake.latest_rows import LatestRows
 from penstock.lake.net_changes import NetChanges, PlainChanges
 from penstock.lake.session import quoted, small_queries
 from penstock.lake.zset_frames import (
@@ -59,9 +60,6 @@ SCANNED = 10_000_000
 # Changes up to so many rows, in segments of so many bytes, are added up in memory: a second, some hundred megabytes.
 IN_MEMORY_ROWS, IN_MEMORY_BYTES = 500_000, 64 << 20
 
-# Where the segments of a round that is being computed are: after everything committed.
-PENDING = 1 << 62
-
 NOTHING_MORE: Mapping[str, str] = {}
 NOTHING_ELSE: Mapping[Any, Question[Any]] = {}
 
@@ -84,6 +82,7 @@ class Reader:
         self._scans: dict[int, tuple[int, DataFrame]] = {}
         self._net = NetChanges()
         self._plain = PlainChanges(SMALL)
+        self._latest = LatestRows(SMALL)
         self._listing = Listing()
         self._newest: dict[int, int] = {}  # the position of the newest base of each relation, last time
         self._shapes: dict[tuple[int, int], Schema] = {}
@@ -138,7 +137,7 @@ class Reader:
         what else is asked, before it."""
         return self._ask(
             [one.id for one in wanted],
-            lambda newest: {one.id: self._plain.end((one.id, one.version), newest[one.id]) for one in wanted},
+            lambda newest: {one.id: self._kept_until(one, newest[one.id]) for one in wanted},
             first,
         )
 
@@ -240,12 +239,23 @@ class Reader:
         if not keep or relation.id in self._pending:  # what is not committed may never be
             found = self.segments(relation, after, until)
             return consolidate(self.read(relation, found, columns, after=after, until=until), columns)
-        return self._kept_changes(relation, after, until, columns)
+        return self._net_changes(relation, after, until, columns)
 
-    def _kept_changes(self, relation: Relation, after: int, until: int, columns: Sequence[str]) -> pa.Table:
+    def _net_changes(self, relation: Relation, after: int, until: int, columns: Sequence[str]) -> pa.Table:
         """Those that are committed."""
         read = partial(self._read, relation, columns)
         return self._net.get((relation.id, relation.version), after, until, columns, read)
+
+    def kept_changes(self, relation: Relation, after: int, until: int) -> pa.Table | None:
+        """Whole weighted rows of (after, until], not added up, to look for a few of them; None if they are not few, or
+        not committed."""
+        if relation.id in self._pending:
+            return None
+        return self._plain_changes(relation, after, until)
+
+    def _plain_changes(self, relation: Relation, after: int, until: int) -> pa.Table | None:
+        count, read = partial(self._count, relation), partial(self._read, relation, list(relation.schema.names))
+        return self._plain.get((relation.id, relation.version), after, until, count, read)
 
     def _count(self, relation: Relation, after: int, until: int) -> int:
         return sum(one.rows for one in self.committed(relation, after, until))
@@ -443,12 +453,9 @@ class Reader:
         base = self.base(relation)
         since = base.position if base else -1
         wanted = fitted(keys, relation.schema.arrow(key))
-        latest = consolidate(self._changed_keys(relation, wanted, since, position), names)
-        found = latest.filter(pc.greater(latest[WEIGHT], 0)).select(names)
-        if found.num_rows == wanted.num_rows:  # one row of each
-            return found
-        # A key with changes left after netting is here, or gone; any other is as the base has it.
-        left = wanted.filter(pc.invert(among(wanted, latest.select(key))))
+        found, left = self._latest_rows(relation, wanted, since, position) or self._netted(
+            relation, wanted, since, position
+        )
         if base is None or not left.num_rows:
             return found
         way = self.from_version(relation, base.version)
@@ -456,6 +463,27 @@ class Reader:
         if there.may_match([wanted_then]) > SCANNED:
             return pa.concat_tables([found, self._lookup_on_spark(relation, base, left)])
         return pa.concat_tables([found, way.rows(there.lookup(wanted_then, way.old.arrow()), names)])
+
+    def _kept_until(self, relation: Relation, after: int) -> int:
+        """Up to where the changes that lookups go through are known."""
+        end = self._latest.end((relation.id, relation.version), after)
+        return self._plain.end((relation.id, relation.version), after) if end is None else end
+
+    def _latest_rows(
+        self, relation: Relation, keys: pa.Table, after: int, until: int
+    ) -> tuple[pa.Table, pa.Table] | None:
+        """What is left of `keys` after the changes of (after, until], and which of them these do not name."""
+        if self._waiting(relation, after, until):
+            return None
+        count, read = partial(self._count, relation), partial(self._read, relation, list(relation.schema.names))
+        return self._latest.find((relation.id, relation.version), after, until, keys, count, read)
+
+    def _netted(self, relation: Relation, keys: pa.Table, after: int, until: int) -> tuple[pa.Table, pa.Table]:
+        """The same by adding changes up: a key with changes left is here, or gone; any other is as it was."""
+        names = list(relation.schema.names)
+        latest = consolidate(self._changed_keys(relation, keys, after, until), names)
+        found = latest.filter(pc.greater(latest[WEIGHT], 0)).select(names)
+        return found, keys.filter(pc.invert(among(keys, latest.select(keys.column_names))))
 
     def _changed_keys(self, relation: Relation, keys: pa.Table, after: int, until: int) -> pa.Table:
         """The weighted rows of `keys` in (after, until]."""
@@ -465,8 +493,7 @@ class Reader:
         waiting = self._waiting(relation, after, until)
         # What is kept says that it is all up to its end: it ends before what is not committed yet.
         end = max(after, min([until, *(one.low - 1 for one in waiting)]))
-        count, read = partial(self._count, relation), partial(self._read, relation, names)
-        kept = self._plain.get((relation.id, relation.version), after, end, count, read)
+        kept = self._plain_changes(relation, after, end)
         if kept is not None:
             parts.append(fitted(kept.filter(pa.array(among_any(kept, [keys]))), schema))
             after = end

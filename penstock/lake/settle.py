@@ -9,7 +9,7 @@ there. A row that should be known and is not stops the table: it is never guesse
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -68,18 +68,24 @@ def _complete(
     own = np.arange(count, dtype=np.int64)
     before = np.where(removal, previous, own - 1)  # an update's new image comes right after its old one
     before[wanted] = np.where(hit, count + found, wanted)
-    columns = []
-    for position, name in enumerate(rows.column_names):
-        if name in CHANGE_COLUMNS or name == ABSENT or not absent[:, position].any():
-            columns.append(rows[name])
-            continue
-        source = _follow(np.where(absent[:, position], before, own), known.num_rows)
-        lost = ~unknown & np.isin(source, np.flatnonzero(unknown & absent[:, position]))
+    filled = {name: rows[name] for name in rows.column_names if name != ABSENT}
+    for columns, missing in _absent_alike(rows, absent):
+        source = _follow(np.where(missing, before, own), known.num_rows)
+        lost = ~unknown & np.isin(source, np.flatnonzero(unknown & missing))
         if lost.any():
             raise _unknown_row(rows, schema, int(np.flatnonzero(lost)[0]))
-        both = pa.chunked_array([*rows[name].chunks, *known[name].chunks], type=rows[name].type)
-        columns.append(both.take(pa.array(source)))
-    return pa.table(columns, names=rows.column_names).drop_columns([ABSENT]), unknown
+        both = pa.concat_tables([rows.select(columns), fitted(known.select(columns), rows.select(columns).schema)])
+        filled |= dict(zip(columns, both.take(pa.array(source)).columns, strict=True))
+    return pa.table(filled), unknown
+
+
+def _absent_alike(rows: pa.Table, absent: Mask) -> Iterator[tuple[list[str], Mask]]:
+    """The columns that lack values in the same rows, and in which: mostly all but the key, in the old images."""
+    alike: dict[bytes, list[int]] = {}
+    for position in np.flatnonzero(absent.any(axis=0)):
+        alike.setdefault(absent[:, position].tobytes(), []).append(int(position))
+    for positions in alike.values():
+        yield [rows.column_names[position] for position in positions], absent[:, positions[0]]
 
 
 def _previous_of_key(ids: Indices, epoch: Indices, truncated: Mask) -> Indices:

@@ -24,14 +24,14 @@ from penstock.errors import RefreshError
 from penstock.fitted import fitted
 from penstock.lake.arrow_exchange import to_arrow
 from penstock.lake.parts import computed_before
-from penstock.lake.reader import GATHERED, PENDING, SMALL, Reader
+from penstock.lake.reader import GATHERED, SMALL, Reader
 from penstock.lake.zset_frames import expand, net
 from penstock.refresh import reads
 from penstock.refresh.answers import Answer
 from penstock.refresh.keys_that_hold import keys_that_hold
 from penstock.refresh.plans import Plan, Rendered
 from penstock.refresh.reads import At, Frames
-from penstock.relation.segment import Segment, SegmentWriter, rows_with_weight
+from penstock.relation.segment import PENDING, Segment, SegmentWriter, rows_with_weight
 from penstock.views import Read, View, placeholder
 from penstock.zset import WEIGHT, consolidate
 

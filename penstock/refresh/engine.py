@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import psycopg
+
 from penstock.capture.lifecycle import Captures
-from penstock.catalog import relations, sources, stream_tables
+from penstock.catalog import descriptions, relations, sources, stream_tables
 from penstock.catalog.relations import Relation
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from penstock.refresh.round import Refresh
     from penstock.refresh.workers import Workers
 
+log = logging.getLogger("penstock.changelog")
+
 
 class Engine:
     """Spark and the views' compiler are loaded at first use, so that looking at a catalog needs neither."""
@@ -45,12 +50,20 @@ class Engine:
 
     def close(self) -> None:
         self.captures.close()
+        self._describe()
         if (workers := self.__dict__.pop("workers", None)) is not None:
             workers.close()
         if "_spark" in self.__dict__ and self._given_spark is None:
             self.spark.stop()
             del self.__dict__["_spark"]
         self.catalog.close()
+
+    def _describe(self) -> None:
+        """What is owed of this process's segments; what cannot be written now is with the upkeep's first step."""
+        try:
+            descriptions.write_owed(self.catalog, self.home, age=0)
+        except (psycopg.Error, PenstockError) as error:
+            log.info("some segments are not described yet: %s", error)
 
     @property
     def spark(self) -> SparkSession:

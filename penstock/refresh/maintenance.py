@@ -1,8 +1,9 @@
 """The upkeep of the changelog: one step that anybody may take at any time, and that changes no answer.
 
-In order: what nobody needs is forgotten; small segments are put together, each group in one commit; files of dead
-workers, and those forgotten long enough ago, leave the disk; rows of the catalog that are over go. A crash anywhere
-leaves either what was or what is to be, and files that the next step removes.
+In order: what nobody needs is forgotten; small segments are put together, each group in one commit; those that are left
+are described, if they are not; files of dead workers, and those forgotten long enough ago, leave the disk; rows of the
+catalog that are over go. A crash anywhere leaves either what was or what is to be, and files that the next step
+removes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from penstock.catalog import attempts, changelog, dropped, pins, relations
+from penstock.catalog import attempts, changelog, descriptions, dropped, pins, relations
 from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Relation
 from penstock.catalog.store import Catalog
@@ -49,9 +50,11 @@ def maintain(home: Home, catalog: Catalog, settings: Settings, *, least: int = L
         pins.release_abandoned(catalog)
         released = retention.release(catalog, lease, settings.changelog_retention, settings.changelog_limit)
         merged, into = compact(home, catalog, lease, least=least)
+        descriptions.write_owed(catalog, home)
         collected = dropped.collect(catalog, home, settings.changelog_grace)
         if sweep:
             attempts.sweep(catalog, home)
+            descriptions.write_missing(catalog, home)
         before = datetime.now(UTC) - timedelta(seconds=max(settings.changelog_retention, settings.changelog_grace))
         pruned = changelog.prune(catalog, before, keep_from(needs(catalog, settings.changelog_retention)))
     return Maintained(released, merged, into, collected, pruned)

@@ -15,8 +15,10 @@ from penstock.catalog.stream_tables import StreamTable
 from penstock.errors import Suspended
 from penstock.refresh.fit import misfit, shape_for
 from penstock.relation.schema import Schema
-from penstock.views import PostgresTyper, Program, View, compile_view, delta, full
+from penstock.views import PostgresTyper, Program, View, compile_view, delta, full, minds_growth
 from penstock.views import Relation as Input
+
+_FEW = 8_192  # rows: below that, nothing is chosen by their number
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,10 @@ class Plan:
     view: View
     _rendered: dict[object, Rendered] = field(default_factory=dict)
 
+    @cached_property
+    def _minds_growth(self) -> bool:
+        return minds_growth(self.view)
+
     def full(self) -> Rendered:
         if "full" not in self._rendered:
             self._rendered["full"] = Rendered(full(self.view, "spark"), cut=False)
@@ -60,14 +66,24 @@ class Plan:
         changes: Mapping[str, int],
         growing: frozenset[str] = frozenset(),
     ) -> Rendered:
-        """Sizes are only compared with each other, so powers of two tell enough and let one text serve many rounds."""
-        about = {name: 1 << size.bit_length() for name, size in sizes.items()}
-        changing = {name: 1 << size.bit_length() for name, size in changes.items()}
+        """Sizes are compared with each other and with limits far above `_FEW`, so powers of two tell enough and let one
+        program serve many rounds."""
+        about = {name: _about(size) for name, size in sizes.items()}
+        changing = {name: _about(size) for name, size in changes.items()}
+        growing = growing if self._minds_growth else frozenset()
         key = (changed, tuple(about.items()), tuple(changing.items()), growing)
         if key not in self._rendered:
             program = delta(self.view, changed, "spark", sizes=about, changes=changing, growing=growing)
             self._rendered[key] = Rendered(program)
         return self._rendered[key]
+
+
+def _about(size: int) -> int:
+    """
+    >>> _about(7), _about(9_000), _about(16_384)
+    (8192, 16384, 32768)
+    """
+    return 1 << max(size, _FEW - 1).bit_length()
 
 
 def _forms(schemas: Mapping[str, Schema]) -> dict[str, list[tuple[str, str]]]:

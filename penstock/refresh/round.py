@@ -41,7 +41,7 @@ from penstock.refresh.standing import Standing
 from penstock.refresh.table_refresh import Outcome, TableRefresh, Task, check_forward, check_readable
 from penstock.refresh.workers import Workers
 from penstock.relation.home import Home
-from penstock.relation.segment import Segment, at_round
+from penstock.relation.segment import Segment, timed
 
 LEASE = "stream tables"
 _IDLE = (Action.NO_DATA, Action.SKIP)
@@ -87,6 +87,7 @@ class Terms:
     anew: Collection[str] = ()
     stop: threading.Event = field(default_factory=threading.Event)
     passing: dict[int, int] = field(default_factory=dict)  # errors in a row that do not count, by relation
+    took: dict[int, float] = field(default_factory=dict)  # seconds that each took last: quick ones go first
 
     @property
     def scheduled(self) -> bool:
@@ -176,8 +177,11 @@ class Round:
     def _begin(self, standing: Standing, names: Sequence[str], *, again: bool = False) -> None:
         terms = self._terms
         refresh = TableRefresh(self._catalog, self._plans, standing, terms.max_change_ratio, terms.anew)
-        for group in independent(names, standing.inputs):
-            members = [standing.by_name[name] for name in upstream_first(group, standing.inputs)]
+        groups = [
+            [standing.by_name[name] for name in upstream_first(group, standing.inputs)]
+            for group in independent(names, standing.inputs)
+        ]
+        for members in sorted(groups, key=self._expected):
             graph = {table.relation_id: [one for one in table.inputs if one in standing.tables] for table in members}
             order = TopologicalSorter(graph)
             order.prepare()
@@ -187,6 +191,10 @@ class Round:
                 self._groups[table.relation_id] = begun
                 self._stays.pop(table.relation_id, None)
             self._active.append(begun)
+
+    def _expected(self, members: Sequence[StreamTable]) -> float:
+        """Seconds that a group will take, by what its members did last."""
+        return sum(self._terms.took.get(table.relation_id, 0.0) for table in members)
 
     def _run(self) -> None:
         """Decisions are made here, one by one; what needs Spark is computed by as many as may work at once."""
@@ -282,6 +290,7 @@ class Round:
             written = {id_: segments for id_, segments in result.outcome.written.items() if segments}
             self._pending |= written
             self._groups[table.relation_id].written.extend(written)
+            self._terms.took[table.relation_id] = result.seconds
             self._note(table, result.outcome, result.seconds)
         self._over(table.relation_id)
 
@@ -378,7 +387,7 @@ class Round:
         hit("refresh.files_written")
         with self._catalog.commit(self._lease, group.attempt, "refresh", piped=True) as commit:
             for relation_id, segments in pending.items():
-                relations.record_segments(commit, relation_id, at_round(segments, commit.round))
+                relations.record_segments(commit, relation_id, timed(segments))
             stream_tables.reach_all(commit, {id_: done.frontier for id_, done in moved.items()})
             stream_tables.record_all(commit, {id_: self._line(done) for id_, done in moved.items()})
             stream_tables.settle(commit, [id_ for id_ in moved if _is_settled(tables[id_])])

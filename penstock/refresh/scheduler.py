@@ -60,6 +60,7 @@ class Scheduler:
         self._stop = stop
         self._capture = capture
         self._passing: dict[int, int] = {}
+        self._took: dict[int, float] = {}
 
     def tick(self) -> dict[str, Refresh]:
         if not self._engine.settings.enabled:
@@ -85,7 +86,7 @@ class Scheduler:
         engine, settings = self._engine, self._engine.settings
         terms = rounds.Terms(
             "SCHEDULER", settings.differential_max_change_ratio, settings.max_consecutive_errors, (), self._stop,
-            self._passing,
+            self._passing, self._took,
         )  # fmt: skip
         again = None
         if self._capture is not None:

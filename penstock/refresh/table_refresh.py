@@ -13,7 +13,7 @@ from penstock.catalog.store import Catalog, Question
 from penstock.catalog.stream_tables import StreamTable
 from penstock.cut import Frontier
 from penstock.errors import NotRetained, Suspended
-from penstock.lake.reader import PENDING, Asked, Reader
+from penstock.lake.reader import Asked, Reader
 from penstock.refresh import compute
 from penstock.refresh.answers import Answer
 from penstock.refresh.compute import Input, Prepared, Stored
@@ -23,7 +23,7 @@ from penstock.refresh.keys_that_hold import spans
 from penstock.refresh.plans import Plan, Plans
 from penstock.refresh.positions import reached, table_position
 from penstock.refresh.standing import Standing
-from penstock.relation.segment import Segment, SegmentWriter
+from penstock.relation.segment import PENDING, Segment, SegmentWriter
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,14 @@ import zlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
 from penstock.lsn import Lsn
+
+if TYPE_CHECKING:
+    from penstock.relation.segment import Segment
 
 Range = tuple[int, int]
 Ranges = Mapping[str, Range]
@@ -88,25 +91,23 @@ def file_checksum(path: Path) -> str:
     return f"crc32:{value:08x}"
 
 
-def described(
-    folder: str, form: str, rows: int, size: int, positions: tuple[int, int] | None,
-    times: tuple[datetime | None, datetime | None], version: int, checksum: str, ranges: Ranges,
-) -> str:  # fmt: skip
+def described(folder: str, segment: Segment) -> str:
     """The metadata file of a segment. One of a stream table has no LSN: its round is known only to the catalog."""
+    positions = (segment.low, segment.high) if folder.startswith("tables/") else None
     low, high = (None, None) if positions is None else map(str, map(Lsn, positions))
-    first, last = (None if time is None else time.isoformat() for time in times)
+    first, last = (None if time is None else time.isoformat() for time in (segment.first_time, segment.last_time))
     return json.dumps(
         {
             "relation": folder,
-            "form": form,
-            "rows": rows,
-            "bytes": size,
+            "form": segment.form,
+            "rows": segment.rows,
+            "bytes": segment.bytes,
             "min_lsn": low,
             "max_lsn": high,
             "first_commit": first,
             "last_commit": last,
-            "schema_version": version,
-            "checksum": checksum,
-            "columns": {name: {"min": low, "max": high} for name, (low, high) in ranges.items()},
+            "schema_version": segment.version,
+            "checksum": segment.checksum,
+            "columns": {name: {"min": low, "max": high} for name, (low, high) in segment.ranges.items()},
         }
     )  # in one line: with an indent, json is written by Python itself, which takes longer than encoding the rows

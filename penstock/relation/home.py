@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
+
+if TYPE_CHECKING:
+    from penstock.relation.segment import Segment
+
+
+@dataclass(frozen=True)
+class Owed:
+    """A segment of the relation with this folder, and when it was written (`time.monotonic`)."""
+
+    folder: str
+    segment: Segment
+    at: float
 
 
 @dataclass(frozen=True)
 class Home:
-    """`catalog/` is the embedded server, `changelog/` the segments, `tables/` and `views/` the Delta tables."""
+    """`catalog/` is the embedded server, `changelog/` the segments, `tables/` and `views/` the Delta tables.
+
+    `owed` are segments that this process has written and not described yet."""
 
     root: Path
+    owed: deque[Owed] = field(default_factory=deque, compare=False, repr=False)
 
     @classmethod
     def at(cls, folder: Path | str) -> Home:

@@ -2,12 +2,14 @@
 
 A segment's name carries its attempt, so a file of an attempt that never committed can be told apart and collected. A
 position is an LSN for a source table (each row has its own, `_lsn`) and a round for a view (one for the whole file, or,
-where several were put together, `_lsn` as well). Beside each file is one that describes it.
+where several were put together, `_lsn` as well). Beside each file is one that describes it; where a file has few rows,
+it is owed (`Home.owed`) until the upkeep's next step.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -30,7 +32,7 @@ from penstock.relation.description import (
     ranges_of,
     times_of,
 )
-from penstock.relation.home import Home, stem_of
+from penstock.relation.home import Home, Owed, stem_of
 from penstock.relation.recent_files import RECENT
 from penstock.relation.rotation import ROTATION, Rotation
 from penstock.relation.schema import Schema
@@ -38,8 +40,11 @@ from penstock.relation.storage import writing
 from penstock.zset import RAW_FIELDS
 
 Form = Literal["raw", "settled"]
+# Where the segments of a round that is being computed are: after everything committed, until it has a number.
+PENDING = 1 << 62
 _ROW_GROUP = 128 * 1024
 _FEW, _MANY = 100, 20_000
+_MOST_OWED = 10_000  # descriptions: where nobody takes a step of the upkeep, they are written at once
 # Dictionaries of all columns cost four times the rest of the writing, and more room: values of a change rarely repeat.
 _REPEATED = [field.name for field in RAW_FIELDS if field.name != "_seq"]
 
@@ -123,17 +128,20 @@ class SegmentWriter:
         """Rows that are all here."""
         encoded = Encoded(rows.schema, many=rows.num_rows > _MANY, few=rows.num_rows <= _FEW)
         encoded.append(rows)
-        segment = self.put(encoded, low, high, version=version, form=form)
+        segment = self.put(encoded, low, high, version=version, form=form, few=rows.num_rows <= _FEW)
         RECENT.remember(self._home.path(segment.path), rows, segment.bytes)
         return segment
 
-    def put(self, encoded: Encoded, low: int, high: int, *, version: int = 1, form: Form = "settled") -> Segment:
-        """Make a file of what was encoded."""
+    def put(
+        self, encoded: Encoded, low: int, high: int, *, version: int = 1, form: Form = "settled", few: bool = False
+    ) -> Segment:  # fmt: skip
+        """Make a file of what was encoded. Of `few` rows, a second file takes as long as the first: it can wait, and
+        mostly these are put together with others before it is time for it."""
         path = self.next_path()
         content, footer = encoded.end()
         with writing(path):
             path.write_bytes(content)
-        return self._described(path, footer, checksum_of(content), low, high, version, form)
+        return self._described(path, footer, checksum_of(content), low, high, version, form, later=few)
 
     def next_path(self) -> Path:
         folder = self._home.segments(self._folder, datetime.now(UTC))
@@ -161,18 +169,19 @@ class SegmentWriter:
         return self._described(path, footer, file_checksum(path), low, high, version, "settled")
 
     def _described(
-        self, path: Path, footer: pq.FileMetaData, checksum: str, low: int, high: int, version: int, form: Form
-    ) -> Segment:
-        """Write the file beside it, and make both durable together."""
+        self, path: Path, footer: pq.FileMetaData, checksum: str, low: int, high: int, version: int, form: Form, *,
+        later: bool = False,
+    ) -> Segment:  # fmt: skip
+        """Write the file beside it, now or later, and make both durable together."""
         first, last = times_of(footer)
-        ranges, size = ranges_of(footer), path.stat().st_size
-        positions = (low, high) if self._folder.startswith("tables/") else None
-        text = described(self._folder, form, footer.num_rows, size, positions, (first, last), version, checksum, ranges)
-        with writing(path):
-            description_path(path).write_text(text)
+        ranges, size, relative = ranges_of(footer), path.stat().st_size, self._home.relative(path)
+        segment = Segment(relative, footer.num_rows, size, low, high, version, form, first, last, checksum, ranges)
+        if later and len(self._home.owed) < _MOST_OWED:
+            self._home.owed.append(Owed(self._folder, segment, time.monotonic()))
+        else:
+            describe(self._home, self._folder, segment)
         self._durable(path)
-        relative = self._home.relative(path)
-        return Segment(relative, footer.num_rows, size, low, high, version, form, first, last, checksum, ranges)
+        return segment
 
 
 class SegmentFile:
@@ -232,6 +241,14 @@ def description_path(path: Path) -> Path:
     return path.with_suffix(".json")
 
 
+def describe(home: Home, folder: str, segment: Segment) -> Path:
+    """Write the file beside a segment of the relation with this folder."""
+    beside = description_path(home.path(segment.path))
+    with writing(beside):
+        beside.write_text(described(folder, segment))
+    return beside
+
+
 def remove(path: Path) -> None:
     """A segment and what describes it; it may be gone already."""
     path.unlink(missing_ok=True)
@@ -239,9 +256,10 @@ def remove(path: Path) -> None:
 
 
 def make_durable(path: Path) -> None:
-    """A segment with what is beside it."""
+    """A segment, with what is beside it if that is there already."""
+    beside = description_path(path)
     with writing(path):
-        sync(path, description_path(path))
+        sync(path, *([beside] if beside.exists() else []))
 
 
 def sync(*files: Path) -> None:
@@ -318,7 +336,7 @@ def rows_with_weight(schema: Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([*schema.arrow(columns), pa.field("_weight", pa.int64())])
 
 
-def at_round(found: Sequence[Segment], number: int) -> list[Segment]:
-    """Segments of a round whose number, and time, are known only now."""
+def timed(found: Sequence[Segment]) -> list[Segment]:
+    """Segments of a round whose time is known only now."""
     now = datetime.now(UTC)
-    return [replace(one, low=number, high=number, first_time=now, last_time=now) for one in found]
+    return [replace(one, first_time=now, last_time=now) for one in found]

@@ -10,7 +10,7 @@ from penstock.views.compile import compile_view
 from penstock.views.explain import explain
 from penstock.views.one_join import TERM
 from penstock.views.parse import Resolver
-from penstock.views.program import Output, Program, delta, full
+from penstock.views.program import Output, Program, delta, full, minds_growth
 from penstock.views.reach import Match, Reach
 from penstock.views.render import placeholder
 from penstock.views.top_rows import First
@@ -19,5 +19,6 @@ from penstock.views.view import OperatorState, View
 
 __all__ = [
     "TERM", "Described", "First", "Match", "OperatorState", "Output", "PostgresTyper", "Program", "Reach", "Read",
-    "Relation", "Resolver", "Typer", "View", "compile_view", "delta", "explain", "full", "placeholder",
+    "Relation", "Resolver", "Typer", "View", "compile_view", "delta", "explain", "full", "minds_growth",
+    "placeholder",
 ]  # fmt: skip

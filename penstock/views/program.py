@@ -151,6 +151,11 @@ def delta(
     return _program(_columns(view), trees, tuple(diff.laws), dialect_of(dialect))
 
 
+def minds_growth(view: View) -> bool:
+    """Whether it matters for `delta` that a change takes no row away: only to extremes, which then need no rescan."""
+    return any(measure.is_extreme for node in state_leaves(view) for measure in node.measures)
+
+
 def _nothing(columns: tuple[Column, ...]) -> Empty:
     return Empty(tuple((column.name, column) for column in columns))
 

@@ -41,7 +41,7 @@ def rows(count: int, start: int = 0) -> pa.Table:
 
 def test_a_file_beside_the_segment_describes_it(tmp_path: Path) -> None:
     writer = SegmentWriter(Home.at(tmp_path), "tables/shop/public/orders", 12)
-    written = writer.write(rows(50), 0, 49, version=3)
+    written = writer.write(rows(150), 0, 149, version=3)
     path = tmp_path / written.path
     assert path.parent == tmp_path / f"changelog/tables/shop/{datetime.now(UTC):%Y/%m/%d/%H}"
     assert path.name == "public.orders_a00000012-0001.parquet"
@@ -49,20 +49,29 @@ def test_a_file_beside_the_segment_describes_it(tmp_path: Path) -> None:
     assert found == {
         "relation": "tables/shop/public/orders",
         "form": "settled",
-        "rows": 50,
+        "rows": 150,
         "bytes": path.stat().st_size,
         "min_lsn": "0/0",
-        "max_lsn": "0/31",
+        "max_lsn": "0/95",
         "first_commit": "2026-01-02T03:04:00+00:00",
-        "last_commit": "2026-01-02T03:04:49+00:00",
+        "last_commit": "2026-01-02T03:04:59+00:00",
         "schema_version": 3,
         "checksum": file_checksum(path),
-        "columns": {"id": {"min": 0, "max": 49}, "big": {"min": 1, "max": 49}},
+        "columns": {"id": {"min": 0, "max": 149}, "big": {"min": 1, "max": 149}},
     }
     assert (written.rows, written.bytes, written.checksum) == (found["rows"], found["bytes"], found["checksum"])
-    assert written.ranges == {"id": (0, 49), "big": (1, 49)}
+    assert written.ranges == {"id": (0, 149), "big": (1, 149)}
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     assert file_checksum(path) != written.checksum
+
+
+def test_of_few_rows_the_description_is_owed(tmp_path: Path) -> None:
+    home = Home.at(tmp_path)
+    written = SegmentWriter(home, "tables/shop/public/orders", 12).write(rows(50), 0, 49)
+    assert [(one.folder, one.segment) for one in home.owed] == [("tables/shop/public/orders", written)]
+    assert not segment.description_path(tmp_path / written.path).exists()
+    segment.describe(home, "tables/shop/public/orders", written)
+    assert json.loads(segment.description_path(tmp_path / written.path).read_text())["checksum"] == written.checksum
 
 
 def test_what_is_written_in_parts_goes_over_files_of_limited_size(tmp_path: Path) -> None:

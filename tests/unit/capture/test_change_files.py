@@ -109,4 +109,4 @@ def test_files_of_few_rows_are_there_when_it_is_finished(home: Home, files: Chan
     files.finish()
     assert written(home, files, "t") == [[1, 2], [3]]
     assert written(home, files, "u") == [[4]]
-    assert all(home.path(one.path).with_suffix(".json").exists() for done in files.written.values() for one in done)
+    assert {one.segment for one in home.owed} == {one for done in files.written.values() for one in done}
