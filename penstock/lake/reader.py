@@ -27,7 +27,7 @@ from penstock.fitted import fitted
 from penstock.lake.arrow_exchange import to_arrow, to_spark
 from penstock.lake.base_files import BaseFiles, among_any, base_files
 from penstock.lake.inserts import leading_inserts
-from penstock.lake.latest_rows import LatestRows
+from penstock.lake.latest_rows import LatestRows, Reading
 from penstock.lake.net_changes import NetChanges, PlainChanges
 from penstock.lake.session import quoted, small_queries
 from penstock.lake.zset_frames import (
@@ -82,7 +82,7 @@ class Reader:
         self._scans: dict[int, tuple[int, DataFrame]] = {}
         self._net = NetChanges()
         self._plain = PlainChanges(SMALL)
-        self._latest = LatestRows(SMALL)
+        self._latest = LatestRows(2 * SMALL)
         self._listing = Listing()
         self._newest: dict[int, int] = {}  # the position of the newest base of each relation, last time
         self._shapes: dict[tuple[int, int], Schema] = {}
@@ -453,7 +453,7 @@ class Reader:
         base = self.base(relation)
         since = base.position if base else -1
         wanted = fitted(keys, relation.schema.arrow(key))
-        found, left = self._latest_rows(relation, wanted, since, position) or self._netted(
+        found, left = self._latest_rows(relation, base, wanted, position) or self._netted(
             relation, wanted, since, position
         )
         if base is None or not left.num_rows:
@@ -466,17 +466,36 @@ class Reader:
 
     def _kept_until(self, relation: Relation, after: int) -> int:
         """Up to where the changes that lookups go through are known."""
-        end = self._latest.end((relation.id, relation.version), after)
+        end = self._latest.end(_copy_of(relation))
         return self._plain.end((relation.id, relation.version), after) if end is None else end
 
     def _latest_rows(
-        self, relation: Relation, keys: pa.Table, after: int, until: int
+        self, relation: Relation, base: Base | None, keys: pa.Table, until: int
     ) -> tuple[pa.Table, pa.Table] | None:
-        """What is left of `keys` after the changes of (after, until], and which of them these do not name."""
-        if self._waiting(relation, after, until):
+        """The rows of `keys` that are known without a look at files, and which of them are as the base has them."""
+        since = base.position if base else -1
+        if until < since or self._waiting(relation, since, until):
             return None
-        count, read = partial(self._count, relation), partial(self._read, relation, list(relation.schema.names))
-        return self._latest.find((relation.id, relation.version), after, until, keys, count, read)
+        names = list(relation.schema.names)
+        reading = Reading(
+            partial(self._small_base, relation, base), partial(self._count, relation),
+            partial(self._read, relation, names),
+        )  # fmt: skip
+        try:
+            return self._latest.find(_copy_of(relation), since, until, keys, reading)
+        except NotRetained:  # what came after the last look is in the base, and the changes are gone: from there, then
+            self._latest.forget(_copy_of(relation))
+            return self._latest.find(_copy_of(relation), since, until, keys, reading)
+
+    def _small_base(self, relation: Relation, base: Base | None) -> pa.Table:
+        """The rows of a base of few rows, with their weight; none of one with many."""
+        names = list(relation.schema.names)
+        schema = segment.rows_with_weight(relation.schema, names)
+        if base is None or base.rows > SMALL:
+            return schema.empty_table()
+        way = self.from_version(relation, base.version)
+        rows = way.rows(self.base_files(relation, base).rows(way.old.arrow()), names)
+        return fitted(rows.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)), schema)
 
     def _netted(self, relation: Relation, keys: pa.Table, after: int, until: int) -> tuple[pa.Table, pa.Table]:
         """The same by adding changes up: a key with changes left is here, or gone; any other is as it was."""
@@ -520,3 +539,8 @@ class Reader:
         wanted = self.spark().createDataFrame(keys.combine_chunks())
         found = rows.join(F.broadcast(wanted), same(rows, wanted, relation.schema.key), "left_semi")
         return to_arrow(found).cast(relation.schema.arrow())
+
+
+def _copy_of(relation: Relation) -> tuple[int, ...]:
+    """A relation in its shape, as it was copied last."""
+    return relation.id, relation.version, relation.since

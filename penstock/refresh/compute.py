@@ -7,8 +7,9 @@ that both give the same thing: the exact changes of the view and of what its ope
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -36,6 +37,8 @@ from penstock.views import Read, View, placeholder
 from penstock.zset import WEIGHT, consolidate
 
 VIEW = "view"
+_PREPARING = threading.Lock()
+_PATIENCE = 0.02  # seconds: what takes longer is done outside of the interpreter
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,8 @@ def differential(
     reader: Reader, plan: Plan, inputs: Sequence[Input], stored: Stored, writers: Writers
 ) -> Changes | None:
     """None if nothing changed that the view can see."""
-    ready = prepare(reader, plan, inputs, stored)
+    with _turn():
+        ready = prepare(reader, plan, inputs, stored)
     if ready is None:
         return None
     rendered, reader = ready.rendered, ready.reader
@@ -132,6 +136,18 @@ def differential(
     else:
         made = _write_frames(_outputs(reader, rendered, frames, stored), writers)
     return replace(made, answers=ready.answers)
+
+
+@contextmanager
+def _turn() -> Iterator[None]:
+    """Few rows are looked up by the interpreter, which does one thing at a time: two that do so at once are both done
+    when the second is. So the first goes first, and whoever comes meanwhile waits, but not for long."""
+    first = _PREPARING.acquire(timeout=_PATIENCE)
+    try:
+        yield
+    finally:
+        if first:
+            _PREPARING.release()
 
 
 def full_refresh(reader: Reader, plan: Plan, inputs: Sequence[Input], stored: Stored, writers: Writers) -> Changes:

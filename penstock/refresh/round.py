@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ from penstock.catalog.lease import Lease
 from penstock.catalog.store import Catalog, Question, beginning
 from penstock.catalog.stream_tables import Refreshed, StreamTable
 from penstock.cut import Frontier
-from penstock.errors import CatalogError, NotRetained, PenstockError, RefreshError, Suspended
+from penstock.errors import CatalogError, NotRetained, PenstockError, RefreshError, StorageFull, Suspended
 from penstock.failpoint import FailpointReached, hit
 from penstock.refresh import life, retry
 from penstock.refresh.answers import Answer
@@ -116,6 +116,7 @@ class _Group:
     attempt: int | None = None
     done: dict[int, Refresh] = field(default_factory=dict)
     written: list[int] = field(default_factory=list)  # relations
+    syncing: list[Future[None]] = field(default_factory=list)  # files that are not durable yet
 
     def begun(self, attempt: int) -> None:
         self.attempt = attempt
@@ -129,6 +130,7 @@ class _Result:
     seconds: float
     outcome: Outcome | None = None
     error: Exception | None = None
+    syncing: Sequence[Future[None]] = ()
 
 
 More = Callable[[Collection[str]], tuple[Standing, Sequence[str]] | None]
@@ -267,14 +269,17 @@ class Round:
 
     def _compute(self, task: Task) -> _Result:
         started = time.monotonic()
+        syncing: list[Future[None]] = []
         try:
             with self._workers.reader() as reader:
                 beside = reader.beside(self._pending, task.asked)
                 refresh = self._groups[task.table.relation_id].refresh
                 attempt = self._groups[task.table.relation_id].attempt
                 assert attempt is not None
-                outcome = refresh.compute(beside, task, attempt)
-            return _Result(task, time.monotonic() - started, outcome)
+                outcome = refresh.compute(
+                    beside, task, attempt, lambda path: syncing.append(self._workers.make_durable(path))
+                )
+            return _Result(task, time.monotonic() - started, outcome, syncing=syncing)
         except Exception as error:
             return _Result(task, time.monotonic() - started, error=_own(error, self._terms))
 
@@ -290,6 +295,7 @@ class Round:
             written = {id_: segments for id_, segments in result.outcome.written.items() if segments}
             self._pending |= written
             self._groups[table.relation_id].written.extend(written)
+            self._groups[table.relation_id].syncing.extend(result.syncing)
             self._terms.took[table.relation_id] = result.seconds
             self._note(table, result.outcome, result.seconds)
         self._over(table.relation_id)
@@ -384,6 +390,23 @@ class Round:
             stream_tables.tried(self._catalog, list(group.done), group.began)
             self.moves.extend(group.done.values())
             return
+        try:
+            number = self._record(group, moved, pending)
+        except (StorageFull, OSError) as error:  # a file could not be made durable
+            for id_, done in moved.items():
+                self._fail(tables[id_], error, done.seconds)
+            return
+        for id_, done in group.done.items():
+            if id_ in moved:
+                self._terms.passing.pop(id_, None)
+                done = replace(done, round=number)
+            self.moves.append(done)
+
+    def _record(
+        self, group: _Group, moved: Mapping[int, Refresh], pending: Mapping[int, Sequence[Segment]]
+    ) -> int | None:
+        """Everything in one transaction, whose number is returned; its files are durable before the COMMIT is sent."""
+        tables = group.standing.tables
         hit("refresh.files_written")
         with self._catalog.commit(self._lease, group.attempt, "refresh", piped=True) as commit:
             for relation_id, segments in pending.items():
@@ -392,11 +415,9 @@ class Round:
             stream_tables.record_all(commit, {id_: self._line(done) for id_, done in moved.items()})
             stream_tables.settle(commit, [id_ for id_ in moved if _is_settled(tables[id_])])
             stream_tables.tried(commit, list(group.done), group.began)
-        for id_, done in group.done.items():
-            if id_ in moved:
-                self._terms.passing.pop(id_, None)
-                done = replace(done, round=commit.round)
-            self.moves.append(done)
+            for one in group.syncing:
+                one.result()
+        return commit.round
 
     def _line(self, done: Refresh) -> Refreshed:
         return Refreshed(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from penstock.catalog import foreign_keys, stream_tables
@@ -113,11 +114,13 @@ class TableRefresh:
             costs = learned(self._catalog, table.relation_id)
         return Task(table, decide(situation(changed, total, costs=costs)), inputs, outputs, changed, asked)
 
-    def compute(self, reader: Reader, task: Task, attempt: int) -> Outcome:
-        """`reader` knows what was asked for the task."""
+    def compute(self, reader: Reader, task: Task, attempt: int, durable: Callable[[Path], None]) -> Outcome:
+        """`reader` knows what was asked for the task; `durable` gets every file that is written."""
         table, decision, inputs, outputs = task.table, task.decision, task.inputs, task.outputs
         plan, stored = self._planned(task)
-        writers = {name: SegmentWriter(reader.home, one.folder, attempt) for name, one in outputs.items()}
+        writers = {
+            name: SegmentWriter(reader.home, one.folder, attempt, durable=durable) for name, one in outputs.items()
+        }
         chosen = decision.action is Action.FULL and table.mode == Mode.AUTO and table.round is not None
         found: compute.Changes | None = None
         if decision.action is Action.DIFFERENTIAL:

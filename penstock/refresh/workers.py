@@ -11,10 +11,12 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.lake.reader import Reader
 from penstock.lake.session import adopt
+from penstock.relation.segment import make_durable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +34,7 @@ class Workers:
         self._free = [first]
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
+        self._disk = ThreadPoolExecutor(2, thread_name_prefix="penstock disk")
 
     @contextmanager
     def reader(self) -> Iterator[Reader]:
@@ -48,7 +51,12 @@ class Workers:
             self._pool = ThreadPoolExecutor(self.most, thread_name_prefix="penstock refresh")
         return self._pool.submit(work)
 
+    def make_durable(self, path: Path) -> Future[None]:
+        """A file, while other things are done."""
+        return self._disk.submit(make_durable, path)
+
     def close(self) -> None:
+        self._disk.shutdown()
         if self._pool is not None:
             self._pool.shutdown()
 

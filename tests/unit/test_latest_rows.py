@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.lake.latest_rows import LatestRows
+from penstock.lake.latest_rows import LatestRows, Reading
 from penstock.zset import WEIGHT
 
 SCHEMA = pa.schema([("k", pa.int64()), ("part", pa.string()), ("v", pa.float64()), (WEIGHT, pa.int64())])
@@ -18,7 +20,7 @@ steps = st.lists(
     st.tuples(st.integers(0, 3), st.sampled_from([None, "a"]), st.none() | st.integers(0, 2), st.booleans()),
     max_size=40,
 )
-lookups = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 41)), min_size=1, max_size=12)
+lookups = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 41), st.booleans()), min_size=1, max_size=12)
 
 
 def lived(steps: list[tuple[int, str | None, int | None, bool]]) -> tuple[list[Row], list[State]]:
@@ -43,7 +45,7 @@ def table(rows: list[Row]) -> pa.Table:
 
 @given(steps, lookups, st.integers(1, 80))
 def test_what_is_told_and_what_was_there_before_is_what_is_there(
-    steps: list[tuple[int, str | None, int | None, bool]], lookups: list[tuple[int, int]], most: int
+    steps: list[tuple[int, str | None, int | None, bool]], lookups: list[tuple[int, int, bool]], most: int
 ) -> None:
     (changes, states), latest = lived(steps), LatestRows(most)
     keys = pa.Table.from_pylist([{"k": k, "part": part} for k in range(4) for part in (None, "a")], KEYS)
@@ -51,22 +53,20 @@ def test_what_is_told_and_what_was_there_before_is_what_is_there(
     def read(after: int, until: int) -> pa.Table:
         return table([row for row in changes if after < row[0] <= until])
 
-    end: dict[int, int] = {}
-    for after, until in lookups:
-        until = max(after, until)
-        found = latest.find((1, 1), after, until, keys, lambda a, b: read(a, b).num_rows, read)
-        if read(after, until).num_rows > most:
-            end.pop(after, None)
-            assert found is None
-        elif until < end.get(after, after):
-            assert found is None  # more is known already
-        else:
-            end[after] = until
-            assert found is not None
-            rows, left = ([tuple(row.values()) for row in each.to_pylist()] for each in found)
-            before, now = (states[min(position, len(steps))] for position in (after, until))
-            assert {(k, part): v for k, part, v in rows} | {key: before[key] for key in left if key in before} == now
-            assert len(rows) == len({row[:2] for row in rows})
+    told = 0
+    for base, until, few in lookups:
+        until = max(base, until)
+        before, now = (states[min(position, len(steps))] for position in (base, until))
+        rows_then = [(base, k, part, v, 1) for (k, part), v in before.items()] if few else []
+        reading = Reading(partial(table, rows_then), lambda a, b: read(a, b).num_rows, read)
+        found = latest.find((1, 1), base, until, keys, reading)
+        if found is None:
+            continue
+        told += 1
+        rows, left = ([tuple(row.values()) for row in each.to_pylist()] for each in found)
+        assert {(k, part): v for k, part, v in rows} | {key: before[key] for key in left if key in before} == now
+        assert len(rows) == len({row[:2] for row in rows})
+    assert told or len(changes) > most or lookups[0][0] > len(steps)
 
 
 def test_changes_that_do_not_fit_together_tell_nothing() -> None:
@@ -79,13 +79,14 @@ def test_changes_that_do_not_fit_together_tell_nothing() -> None:
     ):
         latest = LatestRows(100)
         given = table(list(rows))
-        assert (
-            latest.find((1, 1), 0, 5, keys, lambda a, b: 2, lambda a, b, t=given: t.slice(0, 0 if b == 0 else 9))
-            is None
+        reading = Reading(
+            given.schema.empty_table, lambda a, b: 2, lambda a, b, t=given: t.slice(0, 0 if b == 0 else 9)
         )
-        assert latest.end((1, 1), 0) is None
+        assert latest.find((1, 1), 0, 5, keys, reading) is None
+        assert latest.end((1, 1)) is None
 
 
 def test_keys_that_are_no_numbers_or_texts_are_left_to_the_sum() -> None:
     keys = pa.table({"v": [1.0]})
-    assert LatestRows(100).find((1, 1), 0, 5, keys, lambda a, b: 0, lambda a, b: table([])) is None
+    reading = Reading(SCHEMA.empty_table, lambda a, b: 0, lambda a, b: table([]))
+    assert LatestRows(100).find((1, 1), 0, 5, keys, reading) is None

@@ -19,10 +19,6 @@ from penstock.lsn import Lsn
 
 _GAP = 0.4  # seconds between two samples, on average
 _PATIENCE = 120.0  # seconds until a view counts as stopped
-_FRONTIER = """
-    SELECT frontier ->> 'shop' FROM penstock.frontiers
-    WHERE relation_id = (SELECT id FROM penstock.relations WHERE name = %s) ORDER BY round DESC LIMIT 1
-"""
 
 
 def main(dsn: str, catalog: str, view: str, rate: str, samples: str) -> None:
@@ -51,19 +47,19 @@ def _sample(db: psycopg.Connection[Any], frontiers: psycopg.Connection[Any], vie
     assert row is not None
     lsn = Lsn.parse(row[0])
     while time.perf_counter() - committed < _PATIENCE:
-        reached = frontiers.execute(_FRONTIER, (view,)).fetchone()
-        if reached is not None and Lsn.parse(reached[0]) >= lsn:
+        reached = _refreshed(frontiers, view)
+        if reached is not None and reached >= lsn:
             return time.perf_counter() - committed
-        _wait_for_refresh(frontiers, view)
     raise TimeoutError(f"a commit was not in {view} after {_PATIENCE:.0f} s")
 
 
-def _wait_for_refresh(frontiers: psycopg.Connection[Any], view: str) -> None:
-    """As somebody would who shows the view: by the event of its refresh."""
+def _refreshed(frontiers: psycopg.Connection[Any], view: str) -> Lsn | None:
+    """Where the view's next refresh brings it: as somebody would know who shows it, by the event of that."""
     for event in frontiers.notifies(timeout=1.0):
         told = json.loads(event.payload)
         if (told["event"], told["subject"]) == ("refresh_completed", view):
-            return
+            return Lsn.parse(told["frontier"]["shop"])
+    return None
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ import pytest
 import penstock
 from penstock.catalog import alerts, stream_tables
 from penstock.catalog.stream_tables import Refreshed
+from penstock.cut import Frontier
+from penstock.lsn import Lsn
 from penstock.refresh import watch
 from penstock.refresh.positions import readable
 from penstock.refresh.watch import look
@@ -116,10 +118,15 @@ def test_each_event_is_told(home: penstock.Session) -> None:
     (completed,) = heard(home, lambda: refreshed(home, "sums"))
     assert (completed["event"], completed["subject"], completed["action"]) == ("refresh_completed", "sums", "FULL")
     assert completed["round"] > 0
+    assert completed["frontier"] == json.loads(str(readable(home.catalog)))
     (failed,) = heard(home, lambda: refreshed(home, "sums", error="it broke\n" * 5000))
     assert failed["event"] == "refresh_failed"
     assert failed["error"].startswith("it broke")
     table = stream_tables.get(home.catalog, "sums")
+    wide = Frontier({f"source_{n}": Lsn(n) for n in range(500)})
+    line = Refreshed("sums", "FULL", "", 0, 0, 0.0, wide)
+    (long,) = heard(home, lambda: stream_tables.record(home.catalog, table.relation_id, line))
+    assert (long["event"], "frontier" in long) == ("refresh_completed", False)
     skip = Refreshed("sums", "SKIP", "suspended by hand", 0, 0, 0.0, table.frontier)
     (skipped,) = heard(home, lambda: stream_tables.record(home.catalog, table.relation_id, skip))
     assert skipped["event"] == "refresh_skipped"
