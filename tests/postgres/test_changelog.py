@@ -21,7 +21,7 @@ from servers import EmbeddedPostgres, drop_database, server_version
 from typer.testing import CliRunner
 
 import penstock
-from penstock.catalog import attempts, changelog, relations, stream_tables
+from penstock.catalog import attempts, changelog, descriptions, relations, stream_tables
 from penstock.catalog.alerts import CHANNEL
 from penstock.catalog.relations import Base
 from penstock.catalog.stream_tables import Refreshed
@@ -29,8 +29,10 @@ from penstock.cli.main import app
 from penstock.cut import Frontier
 from penstock.errors import NotRetained, StorageDamaged, StorageFull
 from penstock.failpoint import FailpointReached, arm
+from penstock.lsn import Lsn
 from penstock.refresh import maintenance, retention
 from penstock.refresh.upkeep import Upkeep
+from penstock.relation.home import Owed
 from penstock.relation.segment import SegmentWriter
 
 OPTIONS = {"assume_no_truncate": True} if server_version() < 11 else {}
@@ -167,6 +169,32 @@ def test_small_segments_are_put_together_and_read_as_before(shop: Shop) -> None:
         assert files(ps) == recorded(ps)
         assert {file.with_suffix(".json").exists() for file in ps.home.changelog().glob("**/*.parquet")} == {True}
         shop.check(ps)
+
+
+def test_segments_of_few_rows_are_described_when_there_is_time(shop: Shop) -> None:
+    def described(ps: penstock.Session) -> set[str]:
+        return {ps.home.relative(file.with_suffix(".parquet")) for file in ps.home.changelog().glob("**/*.json")}
+
+    with shop.open() as ps:
+        assert described(ps) >= recorded(ps)  # by the session that wrote them, when it was closed
+        for file in ps.home.changelog().glob("**/*.json"):
+            file.unlink()  # as if it had crashed
+        ps.engine.maintain(sweep=False, least=100)
+        assert not described(ps)
+        ps.engine.maintain(least=100)
+        assert described(ps) == recorded(ps)
+        relation = relations.find(ps.catalog, "t")
+        one = ps.engine.reader.segments(relation, -1, 1 << 60)[-1]
+        found = json.loads(ps.home.path(one.path).with_suffix(".json").read_text())
+        assert (found["relation"], found["rows"], found["checksum"]) == (relation.folder, one.rows, one.checksum)
+        assert found["max_lsn"] == str(Lsn(one.high))
+        stray = SegmentWriter(ps.home, relation.folder, 999).write(pa.table({"a": [1]}), 1, 1)
+        ps.home.owed.append(Owed(relation.folder, one, 0.0))
+        ps.home.path(one.path).with_suffix(".json").unlink()
+        assert descriptions.write_owed(ps.catalog, ps.home, age=1e9) == 0
+        assert descriptions.write_owed(ps.catalog, ps.home, age=0) == 1
+        assert not ps.home.owed
+        assert not ps.home.path(stray.path).with_suffix(".json").exists()  # nobody knows it
 
 
 def test_replaced_files_stay_while_a_pin_or_a_live_attempt_is_older(shop: Shop) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -9,13 +10,16 @@ from typing import Any
 
 import psycopg
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from servers import server_version
 
 import penstock
 from penstock.capture import ingest
 from penstock.catalog import relations, sources
+from penstock.catalog.relations import Base
 from penstock.errors import SourceError
 from penstock.lake import settling
+from penstock.lake.latest_rows import LatestRows
 from penstock.refresh.positions import readable
 
 OPTIONS = {"assume_no_truncate": True} if server_version() < 11 else {}
@@ -127,6 +131,61 @@ def test_what_cannot_be_settled_is_captured_all_the_same(
         assert len(relations.waiting_of(ps.catalog, shop.id)) == 1
     ps.catch_up()
     assert equal(ps, db)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_are_found_by_key_whatever_happens_to_the_table(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Bases come, readers begin anew, small segments are put together, the table is copied again or changes shape."""
+    told: Counter[bool] = Counter()
+    find = LatestRows.find
+
+    def counted(*arguments: Any) -> Any:
+        found = find(*arguments)
+        told[found is not None] += 1
+        return found
+
+    monkeypatch.setattr(LatestRows, "find", counted)
+    ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+    rng = random.Random(seed)
+    for step in range(40):
+        with db.transaction():
+            for _ in range(rng.randint(1, 4)):
+                db.execute(rng.choice(_CHANGES), {"id": rng.randint(1, 60), "v": step})
+        ps.catch_up()
+        assert equal(ps, db)
+        match rng.randint(0, 9):
+            case 0 | 1:
+                _publish(ps)
+            case 2:
+                ps.maintain()
+            case 3:
+                ps.engine.read_anew()
+            case 4:
+                ps.resync("shop", "t")
+    assert told[True] > 20
+
+
+_CHANGES = [
+    "UPDATE t SET v = %(v)s WHERE id = %(id)s",
+    "UPDATE t SET v = v WHERE id BETWEEN %(id)s AND %(id)s + 3",
+    "UPDATE t SET big = repeat('y', 2500 + %(v)s) WHERE id = %(id)s",
+    "DELETE FROM t WHERE id = %(id)s",
+    "INSERT INTO t VALUES (%(id)s, %(v)s, repeat('z', 2600)) ON CONFLICT (id) DO UPDATE SET v = excluded.v",
+    "UPDATE t SET id = id + 100 WHERE id = %(id)s AND NOT EXISTS (SELECT FROM t WHERE id = %(id)s + 100)",
+]
+
+
+def _publish(ps: penstock.Session) -> None:
+    """The table as it is becomes a base."""
+    relation, position, _ = ps.engine.position("t")
+    rows = ps.engine.reader.rows_arrow(relation, position)
+    folder = ps.home.base(relation.folder)
+    write_deltalake(folder, rows, mode="overwrite")
+    with ps.catalog.lease("publish t") as lease, ps.catalog.commit(lease, None, "publish") as commit:
+        base = Base(position, DeltaTable(folder).version(), rows.num_rows, relation.version)
+        relations.record_base(commit, relation.id, base)
 
 
 def test_rows_of_a_table_that_was_never_copied(

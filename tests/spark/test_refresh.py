@@ -6,8 +6,10 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -15,7 +17,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import penstock
-from penstock.errors import ConfigError, NotRetained, RefreshError
+from penstock.errors import ConfigError, NotRetained, RefreshError, StorageFull
 from penstock.lake import partial_state, reader
 from penstock.refresh import compute, decision, table_refresh
 
@@ -129,6 +131,35 @@ def test_a_full_refresh_yields_the_same_changes_as_a_differential_one(ps: pensto
     assert changes[0] == changes[1]
     assert sum(changes[0].values()) <= 2  # one city changed: its old row and its new one
     assert done["by_city_full"].inserted == done["by_city_differential"].inserted == 1
+
+
+def test_a_file_that_cannot_be_made_durable_fails_its_refresh(
+    ps: penstock.Session, source_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(source_db, seed=9)
+    for _ in range(5):
+        shop.transaction()
+    ps.add_source("shop", source_db, tables=["public.*"])
+    ps.create_stream_table("by_city", VIEWS["by_city"])
+    ps.refresh_all()
+    before = Counter(ps.table("by_city").collect())
+    shop.order()
+    ps.catch_up()
+
+    def full(path: Path) -> Future[None]:
+        failed: Future[None] = Future()
+        failed.set_exception(StorageFull(f"no room to write {path}"))
+        return failed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ps.engine.workers, "make_durable", full)
+        with pytest.raises(StorageFull, match="no room"):
+            ps.refresh("by_city")
+    assert Counter(ps.table("by_city").collect()) == before
+    assert "no room" in str(ps.history("by_city")[0].error)
+    assert ps.refresh("by_city").action == "DIFFERENTIAL"
+    outcome = ps.verify("shop")
+    assert outcome.ok, str(outcome)
 
 
 def test_changes_of_many_rows_are_left_to_spark(
