@@ -17,6 +17,7 @@ from typing import Any, Generic, LiteralString, TypeVar, cast
 
 import psycopg
 from psycopg import Transaction
+from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
 
 from penstock.catalog.lease import Lease, acquire
@@ -171,6 +172,11 @@ class Catalog:
         except psycopg.Error as error:
             self.leave()  # behind a statement that fails, a ROLLBACK that was sent with it is not heard
             raise _told(lease, attempt, _first_of(error)) from None
+        except BaseException:
+            # A statement before it may have failed as well, and nobody has heard of that.
+            if self.connection.info.transaction_status is not TransactionStatus.IDLE:
+                self.leave()
+            raise
         hit(f"{purpose}.after_commit")
 
     def ask(self, *questions: Question[Any]) -> list[Any]:

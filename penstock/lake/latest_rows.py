@@ -20,44 +20,50 @@ _RELATIONS = 64
 _GONE = -1
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """Of the changes of a range: how many rows, the last position that has any, and whether their segments follow each
+    other, so that no two of them have rows of one position."""
+
+    rows: int
+    last: int
+    in_order: bool
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the rows of a relation are read: those of its base, `few`, or none if they are many; then its changes."""
+
+    few: int
+    base: Callable[[], pa.Table]
+    look: Callable[[int, int], Stretch]
+    changes: Callable[[int, int], pa.Table]
+
+
 @dataclass
 class _Known:
-    """All changes from `first` on; `places` has the number of each key's row, or that it is gone, and is None once the
-    changes did not fit together."""
+    """All changes from `first` on; `places` has the number of each key's row, or that it is gone."""
 
     first: int
     pieces: Pieces
-    places: dict[Hashable, int] | None = field(default_factory=dict)
+    places: dict[Hashable, int] = field(default_factory=dict)
 
-    def take(self, rows: pa.Table, key: Sequence[str], end: int) -> None:
+    def take(self, rows: pa.Table, key: Sequence[str], end: int) -> bool:
+        """False where they do not fit."""
         first = self.pieces.rows
         self.pieces = self.pieces.grown(rows, end)
-        if self.places is None:
-            return
         went, were = list[int](), list[int]()
         weights = rows[WEIGHT].to_pylist()
         for number, (value, weight) in enumerate(zip(_values(rows, key), weights, strict=True), first):
             there = self.places.get(value)
             if weight not in (1, -1) or (there is not None and (there == _GONE) != (weight > 0)):
-                self.places = None
-                return
+                return False
             if weight < 0 and there is not None:
                 went.append(number)
                 were.append(there)
             self.places[value] = number if weight > 0 else _GONE
-        if went:
-            images = self.pieces.upto(self.pieces.rows).drop_columns([WEIGHT])
-            if not images.take(pa.array(went)).equals(images.take(pa.array(were))):
-                self.places = None
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How the rows of a relation are read: those of its base, or none if they are not few; and its changes."""
-
-    base: Callable[[], pa.Table]
-    count: Callable[[int, int], int]
-    changes: Callable[[int, int], pa.Table]
+        images = self.pieces.upto(self.pieces.rows).drop_columns([WEIGHT])
+        return not went or bool(images.take(pa.array(went)).equals(images.take(pa.array(were))))
 
 
 class LatestRows:
@@ -66,11 +72,12 @@ class LatestRows:
     def __init__(self, most: int) -> None:
         self._most = most
         self._known: OrderedDict[tuple[int, ...], _Known] = OrderedDict()
+        self._unfit: dict[tuple[int, ...], int] = {}  # the base from which on nothing can be told
 
     def end(self, relation: tuple[int, ...]) -> int | None:
         """Up to where its changes are known; None where nothing is told."""
         known = self._known.get(relation)
-        return None if known is None or known.places is None else known.pieces.end
+        return None if known is None else known.pieces.end
 
     def forget(self, relation: tuple[int, ...]) -> None:
         self._known.pop(relation, None)
@@ -82,29 +89,42 @@ class LatestRows:
         in the relation's base at `base`.
 
         None if nothing is told: the rows are too many, or do not fit together, more is known already, or not from that
-        base on, or the key is of another type than numbers and texts.
+        base on, or the key is of another type than numbers and texts. With a newer base it is tried again.
         """
-        if not all(map(_is_hashable, keys.schema.types)):
+        if base <= self._unfit.get(relation, -2) or not all(map(_is_hashable, keys.schema.types)):
             return None
         known = self._known.pop(relation, None)
         if known is None or known.pieces.rows > self._most:
-            known = _Known(base, Pieces.of(reading.changes(base, base), base))
-            known.take(reading.base(), keys.column_names, base)
-        if known.first <= base and known.pieces.end < until and known.places is not None:
-            new = reading.count(known.pieces.end, until)
-            if new > self._most:
-                return None
-            rows = reading.changes(known.pieces.end, until) if new else known.pieces.old.slice(0, 0)
-            known.take(rows, keys.column_names, until)
+            known = self._begun(base, until, keys.column_names, reading)
+        elif known.first > base or known.pieces.end > until:
+            self._known[relation] = known
+            return None
+        if known is None or not self._follow(known, until, keys.column_names, reading):
+            self._unfit[relation] = base
+            return None
         self._known[relation] = known
         while len(self._known) > _RELATIONS:
             self._known.popitem(last=False)
-        if known.places is None or not known.first <= base <= until == known.pieces.end:
-            return None
         places = [known.places.get(value) for value in _values(keys, keys.column_names)]
         there = [place for place in places if place is not None and place != _GONE]
         rows = known.pieces.upto(known.pieces.rows).drop_columns([WEIGHT]).take(pa.array(there, pa.int64()))
         return rows, keys.filter(pa.array([place is None for place in places], pa.bool_()))
+
+    def _begun(self, base: int, until: int, key: Sequence[str], reading: Reading) -> _Known | None:
+        if reading.few + reading.look(base, until).rows > self._most:
+            return None
+        known = _Known(base, Pieces.of(reading.changes(base, base), base))
+        return known if known.take(reading.base(), key, base) else None
+
+    def _follow(self, known: _Known, until: int, key: Sequence[str], reading: Reading) -> bool:
+        """Take what is new. It counts as known up to its last row only: at positions between that and `until`, which
+        nothing has yet, something may still be put."""
+        new = reading.look(known.pieces.end, until) if known.pieces.end < until else None
+        if new is None or not new.rows:
+            return True
+        if not new.in_order or new.rows > self._most:
+            return False
+        return known.take(reading.changes(known.pieces.end, until), key, new.last)
 
 
 def _is_hashable(kind: pa.DataType) -> bool:

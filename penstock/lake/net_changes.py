@@ -17,7 +17,7 @@ from penstock.fitted import fitted
 from penstock.zset import consolidate
 
 Key = tuple[tuple[int, int], int, tuple[str, ...]]  # relation and its shape, position after which, columns
-_RANGES = 64
+_RANGES, _ROWS = 64, 400_000
 _ENDS = 8  # positions up to which the rows of a range are told apart
 _PIECE = 1_000  # rows that are not worth putting together
 
@@ -117,7 +117,7 @@ class PlainChanges:
         elif until > kept.end:
             kept = kept.grown(read(kept.end, until) if new else kept.old.slice(0, 0), until)
         self._known[key] = kept
-        while len(self._known) > _RANGES:
+        while len(self._known) > _RANGES or sum(one.rows for one in self._known.values()) > max(_ROWS, self._most):
             self._known.popitem(last=False)
         start, rows = max((end for end in kept.ends if end[0] <= until), default=(after, 0))
         known = kept.upto(rows)

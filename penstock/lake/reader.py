@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache, partial, reduce
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -27,7 +27,7 @@ from penstock.fitted import fitted
 from penstock.lake.arrow_exchange import to_arrow, to_spark
 from penstock.lake.base_files import BaseFiles, among_any, base_files
 from penstock.lake.inserts import leading_inserts
-from penstock.lake.latest_rows import LatestRows, Reading
+from penstock.lake.latest_rows import LatestRows, Reading, Stretch
 from penstock.lake.net_changes import NetChanges, PlainChanges
 from penstock.lake.session import quoted, small_queries
 from penstock.lake.zset_frames import (
@@ -260,6 +260,11 @@ class Reader:
     def _count(self, relation: Relation, after: int, until: int) -> int:
         return sum(one.rows for one in self.committed(relation, after, until))
 
+    def _stretch(self, relation: Relation, after: int, until: int) -> Stretch:
+        found = self.committed(relation, after, until)
+        ordered = all(one.high < two.low for one, two in pairwise(found))
+        return Stretch(sum(one.rows for one in found), _last(found, after, until), ordered)
+
     def _read(self, relation: Relation, columns: Sequence[str], after: int, until: int) -> pa.Table:
         return self.read(relation, self.committed(relation, after, until), columns, after=after, until=until)
 
@@ -477,8 +482,9 @@ class Reader:
         if until < since or self._waiting(relation, since, until):
             return None
         names = list(relation.schema.names)
+        few = base.rows if base and base.rows <= SMALL else 0
         reading = Reading(
-            partial(self._small_base, relation, base), partial(self._count, relation),
+            few, partial(self._small_base, relation, base), partial(self._stretch, relation),
             partial(self._read, relation, names),
         )  # fmt: skip
         try:
@@ -512,6 +518,8 @@ class Reader:
         waiting = self._waiting(relation, after, until)
         # What is kept says that it is all up to its end: it ends before what is not committed yet.
         end = max(after, min([until, *(one.low - 1 for one in waiting)]))
+        known = min(self._plain.end((relation.id, relation.version), after), end)
+        end = _last(self.committed(relation, known, end), known, end)  # nor what may still be put behind that
         kept = self._plain_changes(relation, after, end)
         if kept is not None:
             parts.append(fitted(kept.filter(pa.array(among_any(kept, [keys]))), schema))
@@ -539,6 +547,11 @@ class Reader:
         wanted = self.spark().createDataFrame(keys.combine_chunks())
         found = rows.join(F.broadcast(wanted), same(rows, wanted, relation.schema.key), "left_semi")
         return to_arrow(found).cast(relation.schema.arrow())
+
+
+def _last(found: Sequence[Segment], after: int, until: int) -> int:
+    """The last position up to `until` that has rows in segments after `after`."""
+    return max((min(one.high, until) for one in found), default=after)
 
 
 def _copy_of(relation: Relation) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -49,20 +50,24 @@ class Engine:
         self._starting = threading.Lock()
 
     def close(self) -> None:
-        self.captures.close()
-        self._describe()
+        with ExitStack() as all_of_them:  # the last one first; each, whatever becomes of the others
+            all_of_them.callback(self.catalog.close)
+            all_of_them.callback(self._stop_computing)
+            all_of_them.callback(self._describe)
+            all_of_them.callback(self.captures.close)
+
+    def _stop_computing(self) -> None:
         if (workers := self.__dict__.pop("workers", None)) is not None:
             workers.close()
         if "_spark" in self.__dict__ and self._given_spark is None:
             self.spark.stop()
             del self.__dict__["_spark"]
-        self.catalog.close()
 
     def _describe(self) -> None:
         """What is owed of this process's segments; what cannot be written now is with the upkeep's first step."""
         try:
             descriptions.write_owed(self.catalog, self.home, age=0)
-        except (psycopg.Error, PenstockError) as error:
+        except psycopg.Error as error:
             log.info("some segments are not described yet: %s", error)
 
     @property

@@ -56,9 +56,9 @@ class Workers:
         return self._disk.submit(make_durable, path)
 
     def close(self) -> None:
-        self._disk.shutdown()
         if self._pool is not None:
             self._pool.shutdown()
+        self._disk.shutdown()
 
     def _another(self) -> Reader:
         sessions: list[SparkSession] = []

@@ -44,7 +44,7 @@ Form = Literal["raw", "settled"]
 PENDING = 1 << 62
 _ROW_GROUP = 128 * 1024
 _FEW, _MANY = 100, 20_000
-_MOST_OWED = 10_000  # descriptions: where nobody takes a step of the upkeep, they are written at once
+_MOST_OWED = 2_000  # descriptions: where nobody takes a step of the upkeep, they are written at once
 # Dictionaries of all columns cost four times the rest of the writing, and more room: values of a change rarely repeat.
 _REPEATED = [field.name for field in RAW_FIELDS if field.name != "_seq"]
 
@@ -242,11 +242,12 @@ def description_path(path: Path) -> Path:
 
 
 def describe(home: Home, folder: str, segment: Segment) -> Path:
-    """Write the file beside a segment of the relation with this folder."""
+    """Write the file beside a segment of the relation with this folder: all of it, or none."""
     beside = description_path(home.path(segment.path))
-    with writing(beside):
-        beside.write_text(described(folder, segment))
-    return beside
+    part = beside.with_suffix(".json.part")
+    with writing(part):
+        part.write_text(described(folder, segment))
+    return part.replace(beside)
 
 
 def remove(path: Path) -> None:

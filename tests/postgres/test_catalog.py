@@ -85,10 +85,21 @@ def test_a_replaced_worker_records_nothing(ps: penstock.Session, piped: bool) ->
             commit.connection.execute(f"INSERT INTO noted VALUES (%s, {ROUND})", (value, commit.round))
         return commit.round
 
+    def fail(lease: Lease) -> None:
+        with ps.catalog.commit(lease, None, "refresh", piped=piped) as commit:
+            commit.connection.execute("INSERT INTO noted VALUES (3)")
+            raise OSError("a file is gone")
+
     with ps.catalog.lease("work") as successor:
         for _ in range(8):
             with pytest.raises(LeaseLost, match="took over"):
                 note(stale, 1)
+            with pytest.raises((LeaseLost, OSError)):
+                fail(stale)  # of two failures one is told, and the next commit goes on
+            with pytest.raises(OSError, match="a file"):
+                fail(successor)
+            with ps.catalog.connection.transaction():
+                pass
             number = note(successor, 2)
             with ps.catalog.another() as other:
                 last = other.execute("SELECT n, round FROM noted ORDER BY round DESC LIMIT 1").fetchone()

@@ -11,6 +11,7 @@ import penstock
 from penstock.catalog import relations
 from penstock.cut import Frontier
 from penstock.lake import reader
+from penstock.relation.segment import PENDING
 
 QUERY = "SELECT g, count(*) AS n, sum(v) AS v FROM t GROUP BY g"
 
@@ -37,7 +38,7 @@ def test_stream_tables_before_and_after(tmp_path: Path, catalog_db: str, source_
             done = ps.engine.maintain(least=2)
             assert done.into >= 3, "the table, the stream table and what its operator remembers"
             view = relations.find(ps.catalog, "sums")
-            (segment,) = ps.engine.reader.segments(view, -1, reader.PENDING)
+            (segment,) = ps.engine.reader.segments(view, -1, PENDING)
             assert segment.low < segment.high
             for frontier, expected in past.items():
                 assert rows(ps.table("sums", at=frontier)) == expected

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.lake.latest_rows import LatestRows, Reading
+from penstock.lake.latest_rows import LatestRows, Reading, Stretch
 from penstock.zset import WEIGHT
 
 SCHEMA = pa.schema([("k", pa.int64()), ("part", pa.string()), ("v", pa.float64()), (WEIGHT, pa.int64())])
@@ -53,12 +53,16 @@ def test_what_is_told_and_what_was_there_before_is_what_is_there(
     def read(after: int, until: int) -> pa.Table:
         return table([row for row in changes if after < row[0] <= until])
 
+    def look(after: int, until: int) -> Stretch:
+        own = [row[0] for row in changes if after < row[0] <= until]
+        return Stretch(len(own), max(own, default=after), in_order=True)
+
     told = 0
     for base, until, few in lookups:
         until = max(base, until)
         before, now = (states[min(position, len(steps))] for position in (base, until))
         rows_then = [(base, k, part, v, 1) for (k, part), v in before.items()] if few else []
-        reading = Reading(partial(table, rows_then), lambda a, b: read(a, b).num_rows, read)
+        reading = Reading(len(rows_then), partial(table, rows_then), look, read)
         found = latest.find((1, 1), base, until, keys, reading)
         if found is None:
             continue
@@ -66,7 +70,8 @@ def test_what_is_told_and_what_was_there_before_is_what_is_there(
         rows, left = ([tuple(row.values()) for row in each.to_pylist()] for each in found)
         assert {(k, part): v for k, part, v in rows} | {key: before[key] for key in left if key in before} == now
         assert len(rows) == len({row[:2] for row in rows})
-    assert told or len(changes) > most or lookups[0][0] > len(steps)
+        assert latest.end((1, 1)) <= until
+    assert told or len(changes) + len(states[0]) + len(steps) > most
 
 
 def test_changes_that_do_not_fit_together_tell_nothing() -> None:
@@ -77,16 +82,56 @@ def test_changes_that_do_not_fit_together_tell_nothing() -> None:
         [(1, 1, "a", 1.0, -1), (2, 1, "a", 1.0, -1)],
         [(1, 1, "a", 1.0, 2)],
     ):
-        latest = LatestRows(100)
-        given = table(list(rows))
-        reading = Reading(
-            given.schema.empty_table, lambda a, b: 2, lambda a, b, t=given: t.slice(0, 0 if b == 0 else 9)
-        )
-        assert latest.find((1, 1), 0, 5, keys, reading) is None
-        assert latest.end((1, 1)) is None
+        latest, given = LatestRows(100), table(list(rows))
+        for base, told in (
+            (0, None),
+            (0, None),
+            (2, ([], [{"k": 1, "part": "a"}])),
+        ):  # of a newer base, all is as it has it
+            reading = _reading([], given if base == 0 else table([]))
+            found = latest.find((1, 1), base, 5, keys, reading)
+            assert (None if found is None else tuple(each.to_pylist() for each in found)) == told
+
+
+def test_what_is_in_segments_of_one_position_or_too_much_tells_nothing() -> None:
+    keys = pa.Table.from_pylist([{"k": 1, "part": "a"}], KEYS)
+    there: list[Row] = [(1, 1, "a", 1.0, 1)]
+    assert LatestRows(100).find((1, 1), 0, 5, keys, _reading([], table(there), in_order=False)) is None
+    assert LatestRows(1).find((1, 1), 0, 5, keys, _reading([(0, 2, "a", 1.0, 1)], table(there))) is None
+    assert LatestRows(2).find((1, 1), 0, 5, keys, _reading([(0, 2, "a", 1.0, 1)], table(there))) is not None
+
+
+def test_what_is_put_behind_the_last_change_is_seen() -> None:
+    """Nothing had been there up to where it was looked: somebody who repairs a table may still put something there."""
+    keys, latest = pa.Table.from_pylist([{"k": 1, "part": "a"}], KEYS), LatestRows(100)
+    rows: list[Row] = [(1, 1, "a", 1.0, 1)]
+
+    def reading() -> Reading:
+        def within(after: int, until: int) -> list[Row]:
+            return [row for row in rows if after < row[0] <= until]
+
+        return Reading(
+            0, lambda: table([]),
+            lambda a, b: Stretch(len(within(a, b)), max((row[0] for row in within(a, b)), default=a), in_order=True),
+            lambda a, b: table(within(a, b)),
+        )  # fmt: skip
+
+    for value in (1.0, 2.0):
+        found = latest.find((1, 1), 0, 900, keys, reading())
+        assert found is not None
+        assert found[0]["v"].to_pylist() == [value]
+        rows += [(501, 1, "a", 1.0, -1), (501, 1, "a", 2.0, 1)]
+
+
+def _reading(base: list[Row], changes: pa.Table, *, in_order: bool = True) -> Reading:
+    """All changes are at one position."""
+    return Reading(
+        len(base), lambda: table(base),
+        lambda a, b: Stretch(changes.num_rows if a < b else 0, 1, in_order),
+        lambda a, b: changes if a < b else changes.slice(0, 0),
+    )  # fmt: skip
 
 
 def test_keys_that_are_no_numbers_or_texts_are_left_to_the_sum() -> None:
     keys = pa.table({"v": [1.0]})
-    reading = Reading(SCHEMA.empty_table, lambda a, b: 0, lambda a, b: table([]))
-    assert LatestRows(100).find((1, 1), 0, 5, keys, reading) is None
+    assert LatestRows(100).find((1, 1), 0, 5, keys, _reading([], table([]))) is None

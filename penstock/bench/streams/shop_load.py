@@ -54,12 +54,13 @@ def _sample(db: psycopg.Connection[Any], frontiers: psycopg.Connection[Any], vie
 
 
 def _refreshed(frontiers: psycopg.Connection[Any], view: str) -> Lsn | None:
-    """Where the view's next refresh brings it: as somebody would know who shows it, by the event of that."""
-    for event in frontiers.notifies(timeout=1.0):
+    """Where the view is after its next refreshes: as somebody knows who shows it, by the events of these."""
+    reached = None
+    for event in frontiers.notifies(timeout=1.0, stop_after=1):  # with all that came together
         told = json.loads(event.payload)
         if (told["event"], told["subject"]) == ("refresh_completed", view):
-            return Lsn.parse(told["frontier"]["shop"])
-    return None
+            reached = Lsn.parse(told["frontier"]["shop"])
+    return reached
 
 
 if __name__ == "__main__":
