@@ -55,7 +55,7 @@ class ChangeFiles:
             written: list[Path] = []
             for of in sorted(waiting):
                 self._write_file(attempt, {}, waiting, of, written.append)
-            self._ending = [self._disk.submit(make_durable, path) for path in written]
+            self._ending = [self._disk.submit(make_durable, *written)] if written else []
             return
         self._ending = [*self._since, self._writer.submit(self._write, attempt, waiting)]
         self._since = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -255,7 +256,8 @@ class Listed:
                 f"changes of {self.relation} up to {self.retained} are not kept any more; asked for from {after}",
                 hint="Read it at a later frontier. A pin, or a longer changelog_retention, keeps what you need.",
             )
-        return [one for one in self.segments if one.high > after and one.low <= until]
+        first = bisect_right(self.segments, after, key=lambda one: one.high)
+        return [one for one in self.segments[first:] if one.low <= until]
 
 
 SEGMENT = "s.path, s.rows, s.bytes, s.low, s.high, s.version, s.form, s.first_time, s.last_time, s.checksum, s.ranges"

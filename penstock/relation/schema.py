@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -79,17 +80,24 @@ class Schema:
     identity: ReplicaIdentity = ReplicaIdentity.FULL
     foreign_keys: tuple[ForeignKey, ...] = field(default=())
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def _made(self) -> dict[tuple[str, ...], pa.Schema]:
+        """Those that were asked for: a refresh of few rows asks for dozens, and each takes a look at every type."""
+        return {}
 
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)
 
     def arrow(self, columns: Sequence[str] | None = None) -> pa.Schema:
         """The rows alone."""
-        chosen = self.columns if columns is None else [self.column(name) for name in columns]
-        return pa.schema([pa.field(c.name, c.arrow) for c in chosen])
+        names = self.names if columns is None else tuple(columns)
+        if names not in self._made:
+            self._made[names] = pa.schema([pa.field(c.name, c.arrow) for c in map(self.column, names)])
+        return self._made[names]
 
     def arrow_changes(self) -> pa.Schema:
         """The rows with what a settled change knows beside them."""

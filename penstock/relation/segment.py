@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -256,11 +257,12 @@ def remove(path: Path) -> None:
     description_path(path).unlink(missing_ok=True)
 
 
-def make_durable(path: Path) -> None:
-    """A segment, with what is beside it if that is there already."""
-    beside = description_path(path)
-    with writing(path):
-        sync(path, *([beside] if beside.exists() else []))
+def make_durable(*paths: Path) -> None:
+    """Segments, with what is beside them if that is there already; mostly they are in one folder."""
+    for _, files in groupby(paths, key=lambda path: path.parent):
+        own = list(files)
+        with writing(own[0]):
+            sync(*own, *filter(Path.exists, map(description_path, own)))
 
 
 def sync(*files: Path) -> None:
