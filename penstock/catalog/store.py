@@ -30,6 +30,8 @@ Connection = psycopg.Connection[DictRow]
 T = TypeVar("T")
 _MIGRATION_LOCK = 0x70656E73  # "pens"
 ROUND = "coalesce(%s, currval('round_number'))"  # of a commit's round, known or not
+# A plan for any parameters is as good as one for these, and making one takes longer than most statements.
+_OPTIONS = "-c search_path=penstock -c synchronous_commit=on -c plan_cache_mode=force_generic_plan"
 _AGAIN = 0.03  # seconds between two looks at a lease that another one has
 
 
@@ -91,9 +93,7 @@ class Catalog:
         return cast(Connection, self._mine.connection)
 
     def connect(self) -> Connection:
-        connection = psycopg.connect(
-            self.dsn, autocommit=True, row_factory=dict_row, options="-c search_path=penstock -c synchronous_commit=on"
-        )
+        connection = psycopg.connect(self.dsn, autocommit=True, row_factory=dict_row, options=_OPTIONS)
         self._opened.append(connection)
         return connection
 

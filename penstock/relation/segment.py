@@ -86,7 +86,7 @@ class Encoded:
         self._footers: list[pq.FileMetaData] = []
         compression = "lz4" if many else "snappy" if few else "zstd"
         self._file = pq.ParquetWriter(
-            self._sink, schema, compression=compression, use_dictionary=_REPEATED,
+            self._sink, schema, compression=compression, use_dictionary=False if few else _REPEATED,
             write_statistics=_without_texts(schema) if many and removes else True, metadata_collector=self._footers,
         )  # fmt: skip
 
