@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 from typing import cast
 
+import psutil
 import psycopg
 from psycopg.rows import DictRow
 
@@ -53,7 +55,7 @@ def acquire(connection: psycopg.Connection[DictRow], name: str, held: set[str]) 
         ).fetchone()
     )
     if not locked or not locked["ok"]:
-        row = connection.execute("SELECT holder, acquired_at FROM leases WHERE name = %s", (name,)).fetchone()
+        row = _recorded(connection, name)
         holder = f"{row['holder']}, since {row['acquired_at']:%Y-%m-%d %H:%M:%S}" if row else "another process"
         raise Busy(
             f"{name} is in use on this home by {holder}",
@@ -63,7 +65,24 @@ def acquire(connection: psycopg.Connection[DictRow], name: str, held: set[str]) 
         "INSERT INTO leases (name, epoch, holder) VALUES (%s, 1, %s) "
         "ON CONFLICT (name) DO UPDATE SET epoch = leases.epoch + 1, holder = excluded.holder, acquired_at = now() "
         "RETURNING epoch",
-        (name, f"process {os.getpid()} on {socket.gethostname()}"),
+        (name, _holder(os.getpid())),
     ).fetchone()
     held.add(name)
     return Lease(connection, name, cast(DictRow, row)["epoch"], held)
+
+
+def is_going(connection: psycopg.Connection[DictRow], name: str) -> bool:
+    """Whether the process that holds it has ended: its server has yet to notice, and then lets go of the lock."""
+    row = _recorded(connection, name)
+    if row is None or (process := re.match(r"process (\d+) on ", row["holder"])) is None:
+        return False
+    pid = int(process[1])
+    return row["holder"] == _holder(pid) and not psutil.pid_exists(pid)
+
+
+def _recorded(connection: psycopg.Connection[DictRow], name: str) -> DictRow | None:
+    return connection.execute("SELECT holder, acquired_at FROM leases WHERE name = %s", (name,)).fetchone()
+
+
+def _holder(pid: int) -> str:
+    return f"process {pid} on {socket.gethostname()}"

@@ -20,7 +20,7 @@ from psycopg import Transaction
 from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
 
-from penstock.catalog.lease import Lease, acquire
+from penstock.catalog.lease import Lease, acquire, is_going
 from penstock.embedded import EmbeddedPostgres
 from penstock.errors import Busy, CatalogError, LeaseLost
 from penstock.failpoint import hit
@@ -33,6 +33,7 @@ ROUND = "coalesce(%s, currval('round_number'))"  # of a commit's round, known or
 # A plan for any parameters is as good as one for these, and making one takes longer than most statements.
 _OPTIONS = "-c search_path=penstock -c synchronous_commit=on -c plan_cache_mode=force_generic_plan"
 _AGAIN = 0.03  # seconds between two looks at a lease that another one has
+_GOING = 10.0  # seconds for the server to let go of a lease whose process has ended
 
 
 @dataclass(frozen=True)
@@ -131,14 +132,15 @@ class Catalog:
 
     def lease(self, name: str, *, wait: float = 0.0) -> Lease:
         """Become the only live worker for `name`, or raise `Busy` (after so many seconds): also to another thread."""
-        until = time.monotonic() + wait
+        begun = time.monotonic()
         while True:
-            try:
-                with self._taking:
+            with self._taking:
+                try:
                     return acquire(self._locks, name, self._held)
-            except Busy:
-                if time.monotonic() >= until:
-                    raise
+                except Busy:
+                    patience = max(wait, _GOING) if is_going(self._locks, name) else wait
+                    if time.monotonic() - begun >= patience:
+                        raise
             time.sleep(_AGAIN)
 
     def begin(self, lease: Lease, purpose: str) -> int:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,6 +124,29 @@ def test_one_lease_at_a_time_also_within_a_session(ps: penstock.Session) -> None
         ps.catalog.lease("work")
     with ps.catalog.lease("work"):
         pass
+
+
+def test_a_lease_whose_process_has_ended_is_waited_for(ps: penstock.Session, catalog_db: str) -> None:
+    """The server notices only a moment later that a killed process is gone: a restart is not refused for that."""
+    lock = "SELECT pg_advisory_lock(hashtextextended('penstock:work', 0))"
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    with ps.catalog.lease("work"):
+        pass
+    holder = f"process {ended.pid} on {socket.gethostname()}"
+    ps.catalog.connection.execute("UPDATE leases SET holder = %s WHERE name = 'work'", (holder,))
+    with psycopg.connect(catalog_db, autocommit=True) as killed:
+        killed.execute(lock)
+        noticed = threading.Timer(0.3, killed.close)
+        noticed.start()
+        with ps.catalog.lease("work") as lease:
+            assert killed.closed
+            assert lease.epoch == 2
+        noticed.join()
+    with psycopg.connect(catalog_db, autocommit=True) as alive:
+        alive.execute(lock)  # and the record is of this process: not waited for
+        with pytest.raises(Busy, match=f"by process {os.getpid()} on"):
+            ps.catalog.lease("work")
 
 
 def test_two_sessions_of_one_process_share_the_embedded_catalog(tmp_path: Path) -> None:
