@@ -11,9 +11,11 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
+from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
@@ -53,6 +55,8 @@ _STARTUP = {
     "spark.log.level": "ERROR",
 }
 
+_NICE = 10
+
 
 def start(home: Path | None = None, *, memory: str = "2g", java_options: str | None = None) -> SparkSession:
     """A local session with Delta, quiet on the console, keeping its scratch files out of the working folder."""
@@ -80,13 +84,30 @@ def start(home: Path | None = None, *, memory: str = "2g", java_options: str | N
         builder = builder.config(name, value)
     log = (home / "logs" if home is not None else Path(tempfile.mkdtemp(prefix="penstock-"))) / "spark.log"
     with _stderr_in(log), class_archive.class_path(jars):
+        ours = SparkContext._gateway is None
         try:
-            return builder.getOrCreate()
+            made = builder.getOrCreate()
         except (PySparkRuntimeError, OSError) as error:
             last = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
             raise ConfigError(
                 f"Spark did not start: {error}\n{last}", hint=f"Java 17 or newer is needed. Its output is in {log}."
             ) from error
+    if ours and (gateway := SparkContext._gateway) is not None and os.name == "posix":
+        _give_way(gateway.proc.pid)
+    return made
+
+
+def _give_way(jvm: int) -> None:
+    """Let a JVM that has work for all cores go behind capture and commits, which are short and are waited for.
+
+    Its threads inherit this; on Linux the priority is each thread's own.
+    """
+    process = psutil.Process(jvm)
+    process.nice(_NICE)
+    if sys.platform == "linux":
+        for thread in process.threads():
+            with suppress(ProcessLookupError):  # it has ended since
+                os.setpriority(os.PRIO_PROCESS, thread.id, _NICE)
 
 
 @contextmanager

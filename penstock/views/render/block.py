@@ -10,6 +10,8 @@ from sqlglot import exp
 from penstock.views.expr import INT8, Call, Col, Expr, Lit, lit, substitute
 from penstock.views.expressions.sql import Sql, bare, chain, number
 from penstock.views.render.dialect import Dialect
+from penstock.views.render.hints import add_hint
+from penstock.views.render.one_partition import in_one_partition
 from penstock.zset import WEIGHT
 
 
@@ -73,7 +75,7 @@ def select(block: Block, dialect: Dialect, *, weighted: bool) -> exp.Select:
         query.set("group", exp.Group(expressions=[_key(e, dialect) for e in block.group]))
     if block.having is not None:
         query.set("having", exp.Having(this=bare(block.having)))
-    return query
+    return in_one_partition(query, dialect.join_hint) if dialect.in_memory else query
 
 
 def _key(expr: Expr, dialect: Dialect) -> Sql:
@@ -97,9 +99,9 @@ def weight_of(block: Block, dialect: Dialect) -> Sql:
 def _add_sources(query: exp.Select, block: Block, dialect: Dialect) -> None:
     first, *others = block.sources
     query.set("from_", exp.From(this=aliased(first)))
-    hint = dialect.join_hint([s.alias for s in block.sources], [s.alias for s in block.sources if s.broadcast])
-    if hint is not None:
-        query.set("hint", hint)
+    add_hint(
+        query, dialect.join_hint([s.alias for s in block.sources], [s.alias for s in block.sources if s.broadcast])
+    )
     for source in others:
         if source.asked and not dialect.hints:
             continue

@@ -13,6 +13,7 @@ from penstock.views import aggregates, expressions
 from penstock.views.aggregates.memory import MeasureSql
 from penstock.views.expr import INT8, Col, Expr, Lit, kind, lit
 from penstock.views.expressions.sql import Sql, cast, column, fn, number, pg_cast, string
+from penstock.views.render.hints import COALESCE, add_hint, hint
 from penstock.views.typer import type_name
 
 
@@ -71,16 +72,17 @@ class Dialect:
         """A union, which has the partitions of all its branches, in one where all else is in one."""
         if not self.in_memory:
             return union
-        whole = exp.Select(expressions=[exp.Star()], hint=_hint("COALESCE", number("1")))
+        whole = exp.Select(expressions=[exp.Star()])
+        add_hint(whole, COALESCE)
         whole.set("from_", exp.From(this=exp.Subquery(this=union, alias=exp.TableAlias(this=exp.to_identifier("u")))))
         return whole
 
-    def join_hint(self, aliases: Sequence[str], broadcast: Sequence[str]) -> Sql | None:
+    def join_hint(self, aliases: Sequence[str], broadcast: Sequence[str] = ()) -> exp.Anonymous | None:
         """How the tables of a FROM, in order, are to be joined: a broadcast is a job of its own."""
         chosen = aliases[1:] if self.in_memory else broadcast
         if not self.hints or not chosen:
             return None
-        return _hint("SHUFFLE_HASH" if self.in_memory else "BROADCAST", *map(exp.to_identifier, chosen))
+        return hint("SHUFFLE_HASH" if self.in_memory else "BROADCAST", *map(exp.to_identifier, chosen))
 
     def text(self, tree: Sql) -> str:
         """The statement, formatted for a person."""
@@ -92,10 +94,6 @@ SPARK = Dialect("spark", expressions.SPARK, aggregates.SPARK, hints=True)
 IN_MEMORY = replace(SPARK, in_memory=True)
 POSTGRES = Dialect("postgres", expressions.POSTGRES, aggregates.POSTGRES, hints=False)
 _DIALECTS: dict[str, Dialect] = {"spark": SPARK, "postgres": POSTGRES}
-
-
-def _hint(name: str, *arguments: Sql) -> Sql:
-    return exp.Hint(expressions=[exp.Anonymous(this=name, expressions=list(arguments))])
 
 
 def dialect_of(name: str) -> Dialect:

@@ -38,6 +38,7 @@ from penstock.views.render.block import Block, Source, placed, select
 from penstock.views.render.dialect import Dialect
 from penstock.views.render.expanded import expanded
 from penstock.views.render.groups import grouped, netted, repeated, shifted
+from penstock.views.render.one_partition import gathered_if_joined
 from penstock.views.render.placeholder import placeholder
 from penstock.views.render.windows import window_function
 from penstock.zset import WEIGHT
@@ -89,6 +90,8 @@ class Renderer:
         weighted = is_weighted(node)
         if id(node) not in self._shared:
             query = select(self._folded(node), self.dialect, weighted=weighted)
+            if self.dialect.in_memory:
+                query = gathered_if_joined(query)
             name = f"q{len(self._shared) + 1}"
             self._shared[id(node)] = name
             self.ctes.append(exp.CTE(this=query, alias=exp.TableAlias(this=exp.to_identifier(name))))
