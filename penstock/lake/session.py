@@ -11,15 +11,15 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
+from penstock import priority
 from penstock.errors import ConfigError
 from penstock.lake import class_archive
 
@@ -54,8 +54,6 @@ _STARTUP = {
     "spark.driver.maxResultSize": "0",
     "spark.log.level": "ERROR",
 }
-
-_NICE = 10
 
 
 def start(home: Path | None = None, *, memory: str = "2g", java_options: str | None = None) -> SparkSession:
@@ -92,22 +90,9 @@ def start(home: Path | None = None, *, memory: str = "2g", java_options: str | N
             raise ConfigError(
                 f"Spark did not start: {error}\n{last}", hint=f"Java 17 or newer is needed. Its output is in {log}."
             ) from error
-    if ours and (gateway := SparkContext._gateway) is not None and os.name == "posix":
-        _give_way(gateway.proc.pid)
+    if ours and (gateway := SparkContext._gateway) is not None:
+        priority.put_behind(gateway.proc.pid)
     return made
-
-
-def _give_way(jvm: int) -> None:
-    """Let a JVM that has work for all cores go behind capture and commits, which are short and are waited for.
-
-    Its threads inherit this; on Linux the priority is each thread's own.
-    """
-    process = psutil.Process(jvm)
-    process.nice(_NICE)
-    if sys.platform == "linux":
-        for thread in process.threads():
-            with suppress(ProcessLookupError):  # it has ended since
-                os.setpriority(os.PRIO_PROCESS, thread.id, _NICE)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.catalog import publishing
 from penstock.catalog.publishing import Waiting
 from penstock.errors import Busy, NotFound, PenstockError
+from penstock.priority import go_behind
 from penstock.refresh.delta_upkeep import Upkeeper
 from penstock.refresh.pace import Pace, pause_after
 
@@ -60,6 +61,7 @@ class Publisher:
 
     def _work(self) -> None:
         try:
+            go_behind()
             while not self._stop.wait(_TICK):
                 self._try_step()
         except BaseException as error:

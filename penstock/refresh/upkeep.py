@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from penstock.errors import Busy, PenstockError
+from penstock.priority import go_behind
 
 if TYPE_CHECKING:
     from penstock.refresh.engine import Engine
@@ -57,6 +58,7 @@ class Upkeep:
 
     def _run(self) -> None:
         try:
+            go_behind()
             now = time.monotonic()
             sweep = self._swept is None or now - self._swept > _SWEEP
             self._engine.maintain(sweep=sweep)
