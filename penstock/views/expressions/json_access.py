@@ -214,7 +214,16 @@ def _spark_get(e: Call, doc: Sql, key: Sql) -> Sql:
 
 
 def _spark_at(e: Call, doc: Sql, place: Sql) -> Sql:
-    return let(doc, lambda d: case((starts(d, "["), _by_place(d.copy(), place)), default=exp.Null()))
+    """PostgreSQL takes a value that is neither an object nor an array for an array of it, here and not in a path."""
+
+    def body(d: Sql) -> Sql:
+        first = chain("OR", *(binary("=", place.copy(), number(one)) for one in ("0", "-1")))
+        return case(
+            (starts(d, "["), _by_place(d.copy(), place)), (starts(d.copy(), "{"), exp.Null()), (first, d.copy()),
+            default=exp.Null(),
+        )  # fmt: skip
+
+    return let(doc, body)
 
 
 def _spark_step(e: Call, doc: Sql) -> Sql:
