@@ -9,19 +9,23 @@ from postgres.views.maintained import Inputs, floats
 from spark.runner import Spark, arrow, same
 
 from penstock.relation.schema import Schema
-from penstock.views import PostgresTyper, Program, Read, Relation, View, compile_view, delta, full, placeholder
+from penstock.views import TERM, PostgresTyper, Program, Read, Relation, View, compile_view, delta, full, placeholder
 from penstock.views.approximate import approximate
 from penstock.zset import WEIGHT, consolidate
 
 
 class Follower:
-    """Views and what is stored of them, beside tables that are bound once a round for all of them."""
+    """Views and what is stored of them, beside tables that are bound once a round for all of them.
+
+    Every other refresh of a view, and every other view of a round, is by the program for reads in memory.
+    """
 
     def __init__(self, runner: Spark, inputs: Inputs) -> None:
         self.runner, self.inputs = runner, inputs
         self.views: list[View] = []
         self.stored: dict[str, dict[str, pa.Table]] = {}
         self.bound: set[Read] = set()
+        self.rounds = 0
 
     def start(self, name: str, sql: str, *, on_spark: bool = True) -> None:
         """Computed from the inputs as they are; where that is exact, PostgreSQL can do it in a tenth of the time."""
@@ -41,11 +45,14 @@ class Follower:
     def moved(self) -> None:
         """The inputs are in another round: what was bound is old."""
         self.bound.clear()
+        self.rounds += 1
 
     def refresh(self, view: View, changed: frozenset[str]) -> None:
         stored = self.stored[view.name]
         moved = changed & set(view.used_columns)
         program = delta(view, moved, growing=self.inputs.growing & moved)
+        if (self.rounds + self.views.index(view)) % 2:
+            program = program.in_memory()
         for name, rows in self._run(view, program).items():
             stored[name] = pa.concat_tables([stored[name], rows.cast(stored[name].schema)])
 
@@ -68,6 +75,12 @@ class Follower:
         return self.runner.outputs(program)
 
     def _rows(self, read: Read) -> pa.Table:
+        if read.forms:
+            terms = [self._rows(Read(form, read.relation)) for form in read.forms]
+            return pa.concat_tables(
+                rows.append_column(TERM, pa.repeat(pa.scalar(place, pa.int32()), rows.num_rows))
+                for place, rows in enumerate(terms)
+            )
         rows: list[Any] = self.inputs.connection.execute(f"SELECT * FROM {placeholder(read)}").fetchall()
         relation = self.inputs.relations[read.relation]
         if read.kind == "rows":

@@ -26,7 +26,7 @@ class Spark:
 
     def bind(self, read: Read, table: pa.Table) -> None:
         whole = table.combine_chunks()  # Spark 4.2 stops reading at a chunk without rows
-        self.session.createDataFrame(whole).createOrReplaceTempView(placeholder(read))
+        self.session.createDataFrame(whole).coalesce(1).createOrReplaceTempView(placeholder(read))
 
     def outputs(self, program: Program) -> dict[str, pa.Table]:
         program = program.parted()
