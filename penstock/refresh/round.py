@@ -199,12 +199,17 @@ class Round:
         return sum(self._terms.took.get(table.relation_id, 0.0) for table in members)
 
     def _run(self) -> None:
-        """Decisions are made here, one by one; what needs Spark is computed by as many as may work at once."""
+        """Decisions are made here, one by one; what needs Spark is computed by as many as may work at once, the first
+        while the next is decided."""
         waiting: deque[Task] = deque()
         running: set[Future[_Result]] = set()
         try:
             while self._active and not self._terms.stop.is_set():
-                waiting.extend(self._ready())
+                for task in self._ready():
+                    if len(self._active) > 1 and not waiting and len(running) < self._workers.most:
+                        running.add(self._workers.submit(partial(self._compute, task)))
+                    else:
+                        waiting.append(task)
                 if len(waiting) == 1 and not running:
                     self._take(self._compute(waiting.popleft()))
                     continue
