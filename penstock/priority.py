@@ -20,15 +20,22 @@ _BEHIND = 10  # as `nice` has it
 def go_behind() -> None:
     """This thread."""
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BEHIND)
+        _lower(threading.get_native_id())
 
 
 def put_behind(pid: int) -> None:
     """Another process, with all its threads."""
-    process = psutil.Process(pid)
-    if os.name == "posix":
-        process.nice(_BEHIND)
+    if os.name != "posix":
+        return
+    _lower(pid)
     if sys.platform == "linux":
-        for thread in process.threads():
-            with suppress(ProcessLookupError):  # it has ended since
-                os.setpriority(os.PRIO_PROCESS, thread.id, _BEHIND)
+        with suppress(psutil.Error):
+            for thread in psutil.Process(pid).threads():
+                _lower(thread.id)
+
+
+def _lower(number: int) -> None:
+    """Behind others, unless it is already; what has ended, or is not ours, stays as it is."""
+    with suppress(ProcessLookupError, PermissionError):
+        if os.getpriority(os.PRIO_PROCESS, number) < _BEHIND:
+            os.setpriority(os.PRIO_PROCESS, number, _BEHIND)

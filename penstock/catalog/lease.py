@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import socket
+from datetime import datetime
 from typing import cast
 
 import psutil
@@ -77,7 +78,15 @@ def is_going(connection: psycopg.Connection[DictRow], name: str) -> bool:
     if row is None or (process := re.match(r"process (\d+) on ", row["holder"])) is None:
         return False
     pid = int(process[1])
-    return row["holder"] == _holder(pid) and not psutil.pid_exists(pid)
+    return bool(row["holder"] == _holder(pid)) and _has_ended(pid, row["acquired_at"])
+
+
+def _has_ended(pid: int, since: datetime) -> bool:
+    """Also where another process has its number by now: in a container, the next one has it as a rule."""
+    try:
+        return bool(psutil.Process(pid).create_time() > since.timestamp())
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _recorded(connection: psycopg.Connection[DictRow], name: str) -> DictRow | None:

@@ -90,7 +90,8 @@ def start(home: Path | None = None, *, memory: str = "2g", java_options: str | N
             raise ConfigError(
                 f"Spark did not start: {error}\n{last}", hint=f"Java 17 or newer is needed. Its output is in {log}."
             ) from error
-    if ours and (gateway := SparkContext._gateway) is not None:
+    gateway = SparkContext._gateway
+    if ours and gateway is not None and gateway.proc is not None:  # else it was started by somebody else
         priority.put_behind(gateway.proc.pid)
     return made
 

@@ -73,7 +73,8 @@ class _Term:
         if any(not isinstance(expr, Col) or expr.name != name for name, expr in branch.items):
             return None
         inputs, on = _flat(branch.input)
-        return _Term({frozenset(col.name for col in outputs(node)): node for node in inputs}, on)
+        named = {frozenset(col.name for col in outputs(node)): node for node in inputs}
+        return _Term(named, on) if len(named) == len(inputs) else None  # two that give no columns look alike
 
     def alike(self, other: _Term) -> bool:
         return self.inputs.keys() == other.inputs.keys() and set(self.on) == set(other.on)

@@ -133,16 +133,17 @@ def test_a_lease_whose_process_has_ended_is_waited_for(ps: penstock.Session, cat
     ended.wait()
     with ps.catalog.lease("work"):
         pass
-    holder = f"process {ended.pid} on {socket.gethostname()}"
-    ps.catalog.connection.execute("UPDATE leases SET holder = %s WHERE name = 'work'", (holder,))
-    with psycopg.connect(catalog_db, autocommit=True) as killed:
-        killed.execute(lock)
-        noticed = threading.Timer(0.3, killed.close)
-        noticed.start()
-        with ps.catalog.lease("work") as lease:
-            assert killed.closed
-            assert lease.epoch == 2
-        noticed.join()
+    before = "UPDATE leases SET holder = %s, acquired_at = now() - %s * interval '1 day' WHERE name = 'work'"
+    for epoch, (pid, days) in enumerate([(ended.pid, 0), (os.getpid(), 1000)], 2):  # gone, or its number used again
+        ps.catalog.connection.execute(before, (f"process {pid} on {socket.gethostname()}", days))
+        with psycopg.connect(catalog_db, autocommit=True) as killed:
+            killed.execute(lock)
+            noticed = threading.Timer(0.3, killed.close)
+            noticed.start()
+            with ps.catalog.lease("work") as lease:
+                assert killed.closed
+                assert lease.epoch == epoch
+            noticed.join()
     with psycopg.connect(catalog_db, autocommit=True) as alive:
         alive.execute(lock)  # and the record is of this process: not waited for
         with pytest.raises(Busy, match=f"by process {os.getpid()} on"):

@@ -79,12 +79,15 @@ def test_what_needs_no_word_stays_as_it_is() -> None:
 def _kept(sql: str) -> str:
     """As the renderer does it: the innermost statement first."""
     query = sqlglot.parse_one(sql, dialect="spark")
-    for select in reversed([query, *(one for one in query.find_all(exp.Select) if one is not query)]):
+    for select in reversed(list(query.find_all(exp.Select))):
         assert isinstance(select, exp.Select)
         joins = select.args.get("joins") or []
         tables = [select.args["from_"].this, *(join.this for join in joins)] if joins else []
         for table in tables:
             table.set("alias", exp.TableAlias(this=exp.to_identifier(table.alias_or_name)))
         add_hint(select, IN_MEMORY.join_hint([table.alias for table in tables]))
-        in_one_partition(select, IN_MEMORY.join_hint)
-    return IN_MEMORY.text(query)
+        kept = in_one_partition(select, IN_MEMORY.join_hint)
+        if select is query:
+            return IN_MEMORY.text(kept)
+        select.replace(kept)
+    raise AssertionError("no statement")

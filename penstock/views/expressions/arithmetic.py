@@ -138,13 +138,13 @@ def _spark_whole(e: Call, a: Sql) -> Sql:
         return fn(name, a)
     # Spark's floor of a double is a bigint, which cannot hold infinity, NaN or 2^63; all of those are whole already.
     small = binary("<", fn("ABS", a), cast(number("4503599627370496"), "double"))
-    return fn("IF", small, cast(fn(name, a), "double"), a)
+    return fn("IF", small, cast(fn(name, a.copy()), "double"), a.copy())
 
 
 def _spark_sign(e: Call, a: Sql) -> Sql:
     found = cast(fn("SIGN", a), e.spark)
     # PostgreSQL's sign of NaN is 0.
-    return fn("IF", fn("ISNAN", a), cast(number("0"), "double"), found) if kind(e.pg) == "float" else found
+    return fn("IF", fn("ISNAN", a.copy()), cast(number("0"), "double"), found) if kind(e.pg) == "float" else found
 
 
 BIND: dict[type[exp.Expr], Handler] = {

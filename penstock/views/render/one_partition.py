@@ -16,6 +16,7 @@ from penstock.views.render.hints import COALESCE, add_hint, hints
 
 JoinHint = Callable[[Sequence[str]], exp.Anonymous | None]
 """How tables of a FROM, in order, are to be joined."""
+_NESTED = "j"  # an alias ends with a number otherwise, and has no underscore
 
 
 def in_one_partition(query: exp.Select, join_hint: JoinHint) -> exp.Select:
@@ -52,16 +53,20 @@ def _keeps_left(join: exp.Join) -> bool:
 
 
 def _nested(query: exp.Select, first: int, join_hint: JoinHint) -> exp.Select:
-    """The first joins of a statement as a table of it, which has all that is read of them elsewhere."""
+    """The first joins of a statement as a table of it, which has all that is read of them elsewhere.
+
+    Of a copy, in which no two places share a node: a column is replaced in one place.
+    """
+    query = query.copy()
     begin, joins = query.args["from_"], query.args["joins"]
     aliases = [begin.this.alias, *(join.this.alias for join in joins)]
-    within, name = set(aliases[: first + 1]), "_".join(aliases[: first + 1])
+    within, name = set(aliases[: first + 1]), aliases[0] + _NESTED
     query.set("from_", None)
     query.set("joins", joins[first:])
     given: dict[str, Sql] = {}
     for one in list(query.find_all(exp.Column)):
         if one.table in within:
-            moved = f"{one.table}_{one.name}"
+            moved = one.name if one.table.endswith(_NESTED) else f"{one.table}_{one.name}"
             given[moved] = exp.Alias(this=one.copy(), alias=exp.to_identifier(moved, quoted=True))
             there: Sql = column(moved, name)
             if one.parent is query and one.arg_key == "expressions":  # it is the name of what the statement gives

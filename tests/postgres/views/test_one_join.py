@@ -8,12 +8,16 @@ from typing import Any
 
 import psycopg
 import pytest
+import sqlglot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from postgres.views.expressions import EDGE, EXPRESSIONS
 from postgres.views.grammar import Grammar
 from postgres.views.maintained import Inputs, Maintained
 from postgres.views.queries import TABLES, TEMPLATES
 from postgres.views.test_rules import follow
+from sqlglot import exp
+from sqlglot.optimizer.scope import traverse_scope
 
 from penstock.relation.schema import Column, Schema
 from penstock.views import PostgresTyper, Program, Read, Relation, compile_view, delta, placeholder
@@ -58,6 +62,47 @@ def test_joins_were_put_together(inputs: Inputs) -> None:
     before = AsOneJoin.joins
     follow(AsOneJoin(inputs, "SELECT w.s, sum(t.m) FROM t JOIN w ON w.k = t.k GROUP BY w.s"), Random(1), rounds=6)
     assert AsOneJoin.joins > before
+
+
+@pytest.mark.parametrize("sql", [
+    "SELECT count(*) FROM u a CROSS JOIN u b",
+    "SELECT t.id FROM t CROSS JOIN u CROSS JOIN w",
+    "SELECT u.n, (SELECT count(*) FROM u a CROSS JOIN w b CROSS JOIN u c) AS c FROM u",
+])  # fmt: skip
+@pytest.mark.parametrize("changed", [{"u"}, {"u", "w"}, {"t", "u", "w"}])
+def test_tables_that_are_only_counted(inputs: Inputs, sql: str, changed: set[str]) -> None:
+    """Two that give no columns are two. With one changed row each, a wrong sum may be right."""
+    inputs.clear()
+    inputs.apply({"t": [((1, 1, 1, "1.50", "a", 0.5), 1)], "u": [((1, 1, "a"), 1)], "w": [((1, "a"), 1)]})
+    view = AsOneJoin(inputs, sql)
+    view.start()
+    rows: dict[str, list[Any]] = {
+        "t": [((2, 1, 1, "1.50", "a", 0.5), 1), ((3, 1, 1, "1.50", "a", 0.5), 1)],
+        "u": [((1, 1, "b"), 1), ((1, 1, "c"), 1), ((1, 2, None), 1)],
+        "w": [((2, "a"), 1), ((3, "b"), 1)],
+    }
+    inputs.apply({name: rows[name] for name in changed})
+    view.refresh(frozenset(changed) & set(view.view.used_columns))
+    view.check()
+
+
+@pytest.mark.parametrize("family", EXPRESSIONS)
+def test_every_column_is_one_of_its_tables(oracle: psycopg.Connection[Any], family: str) -> None:
+    """Also behind joins that are nested, wherever an expression names a column more than once."""
+    items = ", ".join(f"{expression} AS e{number}" for number, expression in enumerate(EXPRESSIONS[family]))
+    sql = (
+        f"SELECT {items} FROM {EDGE.name} JOIN (SELECT k AS uk FROM u) x ON x.uk = {EDGE.name}.id"
+        " JOIN (SELECT k AS wk FROM w) y ON y.wk = x.uk"
+    )
+    found = program(oracle, sql, EDGE.name, "u", "w", more=(EDGE,)).combined_sql()
+    assert "COALESCE(1)" in found
+    unknown = [
+        column.sql()
+        for scope in traverse_scope(sqlglot.parse_one(found, dialect="spark"))
+        for column in scope.columns
+        if column.table and column.table not in scope.sources and column.find_ancestor(exp.Lambda) is None
+    ]
+    assert not unknown
 
 
 # What is put together -------------------------------------------------------------------------------------------------
