@@ -22,15 +22,14 @@ END $$;
 
 -- The event of a refresh says where the stream table is now, so that nobody has to ask; a notification has 8,000 bytes.
 CREATE OR REPLACE FUNCTION tell_refresh() RETURNS trigger LANGUAGE plpgsql SET search_path = penstock AS $$
-DECLARE
-    told jsonb := jsonb_strip_nulls(jsonb_build_object(
+BEGIN
+    PERFORM pg_notify('penstock_alert', jsonb_strip_nulls(jsonb_build_object(
         'event', CASE WHEN NEW.action = 'SKIP' THEN 'refresh_skipped' WHEN NEW.error IS NULL THEN 'refresh_completed'
                       ELSE 'refresh_failed' END,
         'subject', (SELECT name FROM relations WHERE id = NEW.relation_id),
         'action', NEW.action, 'reason', left(NEW.reason, 500), 'inserted', NEW.inserted, 'deleted', NEW.deleted,
-        'seconds', NEW.seconds, 'round', NEW.round, 'frontier', NEW.frontier, 'initiated_by', NEW.initiated_by,
-        'error', left(NEW.error, 1000), 'at', NEW.finished_at));
-BEGIN
-    PERFORM pg_notify('penstock_alert', (CASE WHEN octet_length(told::text) < 7900 THEN told ELSE told - 'frontier' END)::text);
+        'seconds', NEW.seconds, 'round', NEW.round, 'initiated_by', NEW.initiated_by,
+        'frontier', CASE WHEN length(NEW.frontier::text) < 4000 THEN NEW.frontier END,
+        'error', left(NEW.error, 1000), 'at', NEW.finished_at))::text);
     RETURN NULL;
 END $$;
