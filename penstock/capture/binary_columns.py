@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.capture.fields import Bytes, Fields, Ints, ValueRefused
+from penstock.capture.fields import Bytes, Fields, Numbers, ValueRefused
 from penstock.capture.kernels import arrays, binary, texts
+from penstock.capture.kernels.columns import DECIMAL
 from penstock.capture.kernels.gather import gather
 from penstock.capture.lists import list_array, refuse_array
 from penstock.capture.messages import PG_EPOCH, PG_EPOCH_MICROS
 from penstock.relation.types import INTERVAL, POINT, UTC_MICROS
 
 _Build = Callable[[Fields, pa.DataType], pa.Array]
+_Finish = Callable[[Numbers, pa.DataType], pa.Array]
 _Texts = Callable[..., tuple[int, npt.NDArray[np.int32], Bytes]]
 
 # Send functions whose bytes are the value's text.
@@ -37,6 +40,20 @@ def is_binary(arrow: pa.DataType, send: str) -> bool:
     return _builder(arrow, send) is not None
 
 
+def width_of(arrow: pa.DataType, send: str) -> int:
+    """Bytes of each value, if they are numbers that `from_numbers` makes a column of; else 0."""
+    name = _name(send)
+    if pa.types.is_decimal(arrow) and name == "numeric_send":
+        return DECIMAL
+    expected, width, _ = _NUMBERS.get(name, (None, 0, None))
+    return width if arrow == expected else 0
+
+
+def from_numbers(numbers: Numbers, arrow: pa.DataType, send: str) -> pa.Array:
+    """What `from_binary` gives, of values that are decoded already."""
+    return numbers.array(arrow) if pa.types.is_decimal(arrow) else _NUMBERS[_name(send)][2](numbers, arrow)
+
+
 def from_binary(fields: Fields, arrow: pa.DataType, send: str) -> pa.Array:
     build = _builder(arrow, send)
     if build is None:
@@ -47,19 +64,27 @@ def from_binary(fields: Fields, arrow: pa.DataType, send: str) -> pa.Array:
 def _builder(arrow: pa.DataType, send: str) -> _Build | None:
     if pa.types.is_list(arrow):
         return _list(arrow, send)
-    name = send.rpartition(".")[2]
+    name = _name(send)
     if arrow == pa.string():
         return _text if name in _TEXT_SENDS else _AS_TEXT.get(name)
     if pa.types.is_decimal(arrow):
         return _decimal if name == "numeric_send" else None
+    if width_of(arrow, name):
+        _, width, finish = _NUMBERS[name]
+        return lambda fields, arrow: finish(Numbers(_integers(fields, width), fields.valid_bits()), arrow)
     expected, build = _NATIVE.get(name, (None, None))
     return build if arrow == expected else None
+
+
+def _name(send: str) -> str:
+    """Without the schema of an extension."""
+    return send.rpartition(".")[2]
 
 
 def _list(arrow: pa.DataType, send: str) -> _Build | None:
     """Arrays whose elements' form is known."""
     own, _, element = send.partition(":")
-    if own.rpartition(".")[2] != "array_send" or _builder(arrow.value_type, element) is None:
+    if _name(own) != "array_send" or _builder(arrow.value_type, element) is None:
         return None
 
     def build(fields: Fields, arrow: pa.DataType) -> pa.Array:
@@ -100,23 +125,23 @@ def _bytea(fields: Fields, arrow: pa.DataType) -> pa.Array:
     return fields.variable(arrow, *gather(fields.data, fields.offsets, fields.lengths))
 
 
-def _integers(fields: Fields, width: int) -> Ints:
+def _integers(fields: Fields, width: int) -> npt.NDArray[np.integer]:
     values = np.empty(len(fields), np.int64)
     _refuse(fields, binary.integers(fields.data, fields.offsets, fields.lengths, width, values))
-    return values
+    return values.astype(f"i{width}", copy=False)
 
 
-def _fixed(width: int, dtype: npt.DTypeLike) -> _Build:
-    return lambda fields, arrow: fields.fixed(arrow, _integers(fields, width).astype(dtype))
+def _plain(numbers: Numbers, arrow: pa.DataType) -> pa.Array:
+    return numbers.array(arrow)
 
 
-def _oid(fields: Fields, arrow: pa.DataType) -> pa.Array:
-    return fields.fixed(arrow, _integers(fields, 4) & 0xFFFFFFFF)
+def _oid(numbers: Numbers, arrow: pa.DataType) -> pa.Array:
+    return replace(numbers, values=numbers.values.view(np.uint32).astype(np.int64)).array(arrow)
 
 
 def _unsigned(fields: Fields, _: pa.DataType) -> pa.Array:
     """xid and its kin: numbers that are names."""
-    return pc.cast(fields.fixed(pa.int64(), _integers(fields, 4) & 0xFFFFFFFF), pa.string())
+    return pc.cast(_oid(Numbers(_integers(fields, 4), fields.valid_bits()), pa.int64()), pa.string())
 
 
 def _interval(fields: Fields, arrow: pa.DataType) -> pa.Array:
@@ -131,42 +156,38 @@ def _point(fields: Fields, arrow: pa.DataType) -> pa.Array:
     return fields.struct(arrow, [pa.array(x), pa.array(y)])
 
 
-def _boolean(fields: Fields, arrow: pa.DataType) -> pa.Array:
-    return fields.fixed(arrow, np.packbits(_integers(fields, 1) != 0, bitorder="little"))
+def _boolean(numbers: Numbers, arrow: pa.DataType) -> pa.Array:
+    bits = pa.py_buffer(np.packbits(numbers.values != 0, bitorder="little"))
+    return pa.Array.from_buffers(arrow, len(numbers.values), [numbers.valid, bits])
 
 
-def _date(fields: Fields, arrow: pa.DataType) -> pa.Array:
-    days = _integers(fields, 4)
+def _date(numbers: Numbers, arrow: pa.DataType) -> pa.Array:
     epoch = PG_EPOCH // _DAY
-    if not binary.move(days, _FIRST_DAY - epoch, _LAST_DAY - epoch, epoch):
-        raise _beyond(fields, days, _FIRST_DAY - epoch, _LAST_DAY - epoch, infinity=(1 << 31) - 1)
-    return fields.fixed(arrow, days.astype(np.int32))
+    if not binary.move(numbers.values, _FIRST_DAY - epoch, _LAST_DAY - epoch, epoch):
+        raise _beyond(numbers, _FIRST_DAY - epoch, _LAST_DAY - epoch, infinity=(1 << 31) - 1)
+    return numbers.array(arrow)
 
 
-def _timestamp(fields: Fields, arrow: pa.DataType) -> pa.Array:
-    micros = _integers(fields, 8)
+def _timestamp(numbers: Numbers, arrow: pa.DataType) -> pa.Array:
     first = _FIRST_DAY * _DAY * 1_000_000 - PG_EPOCH_MICROS
     last = (_LAST_DAY + 1) * _DAY * 1_000_000 - PG_EPOCH_MICROS - 1
-    if not binary.move(micros, first, last, PG_EPOCH_MICROS):
-        raise _beyond(fields, micros, first, last, infinity=(1 << 63) - 1)
-    return fields.fixed(arrow, micros)
+    if not binary.move(numbers.values, first, last, PG_EPOCH_MICROS):
+        raise _beyond(numbers, first, last, infinity=(1 << 63) - 1)
+    return numbers.array(arrow)
 
 
 def _decimal(fields: Fields, arrow: pa.DataType) -> pa.Array:
-    limit = 10**arrow.precision
     values = np.empty((len(fields), 2), np.uint64)
-    bad = binary.decimals(
-        fields.data,
-        fields.offsets,
-        fields.lengths,
-        arrow.scale,
-        np.uint64(limit >> 64),
-        np.uint64(limit & 0xFFFFFFFFFFFFFFFF),
-        values,
-    )
+    bad = binary.decimals(fields.data, fields.offsets, fields.lengths, arrow.scale, *limit_of(arrow), values)
     if bad >= 0:
         raise ValueRefused(bad, numeric_text(fields.raw(bad)))
-    return fields.fixed(arrow, values)
+    return Numbers(values, fields.valid_bits()).array(arrow)
+
+
+def limit_of(arrow: pa.Decimal128Type) -> tuple[np.uint64, np.uint64]:
+    """10^precision, the high half and the low one."""
+    limit = 10**arrow.precision
+    return np.uint64(limit >> 64), np.uint64(limit & 0xFFFFFFFFFFFFFFFF)
 
 
 def numeric_text(raw: bytes) -> str:
@@ -190,8 +211,9 @@ def _refuse(fields: Fields, bad: int) -> None:
         raise ValueRefused(bad, f"{fields.raw(bad)!r} of a wrong length", fits_text=False)
 
 
-def _beyond(fields: Fields, values: Ints, first: int, last: int, *, infinity: int) -> ValueRefused:
+def _beyond(numbers: Numbers, first: int, last: int, *, infinity: int) -> ValueRefused:
     """The first that is no time of the years that can be held; NULLs are 0 among the values, which is one."""
+    values = numbers.values
     row = int(np.flatnonzero((values < first) | (values > last))[0])
     raw = int(values[row])
     if raw not in (infinity, -infinity - 1):
@@ -219,17 +241,19 @@ _AS_TEXT: dict[str, _Build] = {
     "cidsend": _unsigned,
 }
 _NATIVE: dict[str, tuple[pa.DataType, _Build]] = {
-    "boolsend": (pa.bool_(), _boolean),
     "byteasend": (pa.binary(), _bytea),
-    "int2send": (pa.int16(), _fixed(2, np.int16)),
-    "int4send": (pa.int32(), _fixed(4, np.int32)),
-    "int8send": (pa.int64(), _fixed(8, np.int64)),
-    "oidsend": (pa.int64(), _oid),
-    "float4send": (pa.float32(), _fixed(4, np.int32)),
-    "float8send": (pa.float64(), _fixed(8, np.int64)),
-    "date_send": (pa.date32(), _date),
-    "timestamp_send": (pa.timestamp("us"), _timestamp),
-    "timestamptz_send": (UTC_MICROS, _timestamp),
     "interval_send": (INTERVAL, _interval),
     "point_send": (POINT, _point),
+}
+_NUMBERS: dict[str, tuple[pa.DataType, int, _Finish]] = {
+    "boolsend": (pa.bool_(), 1, _boolean),
+    "int2send": (pa.int16(), 2, _plain),
+    "int4send": (pa.int32(), 4, _plain),
+    "int8send": (pa.int64(), 8, _plain),
+    "oidsend": (pa.int64(), 4, _oid),
+    "float4send": (pa.float32(), 4, _plain),
+    "float8send": (pa.float64(), 8, _plain),
+    "date_send": (pa.date32(), 4, _date),
+    "timestamp_send": (pa.timestamp("us"), 8, _timestamp),
+    "timestamptz_send": (UTC_MICROS, 8, _timestamp),
 }

@@ -13,12 +13,13 @@ import numpy as np
 
 from penstock.capture.backlog import Part, Run, Step
 from penstock.capture.bulk import Chunk
+from penstock.capture.columns import RowRefused
 from penstock.capture.fields import Ints
 from penstock.capture.kernels import frames
 from penstock.capture.messages import Aborted, Committed, malformed, parse_event, parse_message, parse_relation
 from penstock.capture.positions import Positions
 from penstock.capture.relations import Relations
-from penstock.capture.rows import RowRefused, wal_rows
+from penstock.capture.rows import wal_rows
 from penstock.errors import SourceError
 from penstock.lsn import Lsn
 
@@ -53,7 +54,6 @@ class WalDecoder:
         self._rows = np.empty((1 << 14, frames.ROW_WIDTH), np.int64)
         self._commits = np.empty((1 << 12, frames.TXN_WIDTH), np.int64)
         self._controls = np.empty((1 << 12, frames.CTL_WIDTH), np.int64)
-        self._fields = np.empty((1 << 17, frames.FIELD_WIDTH), np.int64)
 
     @property
     def keepalive(self) -> Lsn:
@@ -112,7 +112,7 @@ class WalDecoder:
             state = self._state.copy()
             rows, commits, controls, code = frames.scan_wal(
                 chunk.data, chunk.start, chunk.ends, chunk.messages, chunk.framing, state,
-                self._rows, self._commits, self._controls, self._fields,
+                self._rows, self._commits, self._controls,
             )  # fmt: skip
             if code != frames.NO_ROOM:
                 break
@@ -122,9 +122,9 @@ class WalDecoder:
         return _Scanned(self._rows[:rows], self._commits[:commits], self._controls[:controls], failure)
 
     def _grow(self) -> None:
-        self._rows, self._commits, self._controls, self._fields = (
+        self._rows, self._commits, self._controls = (
             np.empty((len(array) * 2, array.shape[1]), np.int64)
-            for array in (self._rows, self._commits, self._controls, self._fields)
+            for array in (self._rows, self._commits, self._controls)
         )
 
     def _divides(self, message: bytes) -> bool:
@@ -171,33 +171,38 @@ class WalDecoder:
     def _steps(self, chunk: Chunk, rows: Ints, commits: Ints) -> Run:
         ordinary = rows[:, frames.TOP] == 0
         if ordinary.all():
-            parts = list(self._parts(chunk, rows, np.arange(len(rows)), 0))
-            return Run(parts, len(rows), commits)
-        parts = []
+            return Run(list(self._parts(chunk, rows, 0)), len(rows), commits)
+        parts: list[Part] = []
         for top in np.unique(rows[:, frames.TOP]):
             which = np.flatnonzero(rows[:, frames.TOP] == top)
-            parts += self._parts(chunk, rows, which, int(top))
+            try:
+                parts += self._parts(chunk, rows[which], int(top))
+            except RowRefused as error:
+                error.row = int(which[error.row])
+                raise
         counted = np.concatenate([[0], np.cumsum(ordinary)])
         commits[:, frames.TXN_ROWS] = counted[commits[:, frames.TXN_ROWS]]
         return Run(parts, int(counted[-1]), commits)
 
-    def _parts(self, chunk: Chunk, rows: Ints, which: Ints, top: int) -> Iterator[Part]:
-        """Rows `which` of one transaction, or of ordinary ones, by table, counted from 0."""
-        relations = rows[which, frames.REL]
-        for oid in _distinct(relations):
+    def _parts(self, chunk: Chunk, rows: Ints, top: int) -> Iterator[Part]:
+        """Rows of one transaction, or of ordinary ones, by table, counted from 0."""
+        relations = rows[:, frames.REL]
+        found = _distinct(relations)
+        for oid in found:
             if not self._relations.known(oid):
                 raise malformed(f"a row of relation {oid}, which was not announced")
             table = self._relations.table(oid, top)
             if table is None:
                 continue
-            positions = np.flatnonzero(relations == oid)
-            chosen = rows[which[positions]]
+            which = np.flatnonzero(relations == oid) if len(found) > 1 else None
+            chosen = rows if which is None else rows[which]
             try:
-                decoded = wal_rows(table, chunk.data, chosen, self._fields)
+                decoded = wal_rows(table, chunk.data, chosen)
             except RowRefused as error:
-                error.row = int(which[positions[error.row]])
+                error.row = error.row if which is None else int(which[error.row])
                 raise
-            yield Part(table, Positions.of(positions), decoded, top, _kept(chosen[:, frames.SUB]) if top else None)
+            positions = Positions(0, len(rows)) if which is None else Positions.of(which)
+            yield Part(table, positions, decoded, top, _kept(chosen[:, frames.SUB]) if top else None)
 
 
 _NONE: Ints = np.empty((0, frames.CTL_WIDTH), np.int64)

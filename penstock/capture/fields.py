@@ -74,6 +74,13 @@ class Fields:
         """An Arrow array of structs, a child for each of its fields."""
         return pa.Array.from_buffers(arrow, len(self), [self.valid_bits()], children=children)
 
-    def fixed(self, arrow: pa.DataType, values: np.ndarray) -> pa.Array:
-        """An Arrow array of values of one width."""
-        return pa.Array.from_buffers(arrow, len(self), [self.valid_bits(), pa.py_buffer(values)])
+
+@dataclass(frozen=True)
+class Numbers:
+    """One column's decoded values of a fixed width; 0 where NULL, which `valid` says, unless there is none."""
+
+    values: npt.NDArray[np.integer]
+    valid: pa.Buffer | None
+
+    def array(self, arrow: pa.DataType) -> pa.Array:
+        return pa.Array.from_buffers(arrow, len(self.values), [self.valid, pa.py_buffer(self.values)])

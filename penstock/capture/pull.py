@@ -22,7 +22,7 @@ from penstock.capture.stream import PluginOptions
 from penstock.errors import NoSlotLeft
 from penstock.lsn import Lsn
 
-_RANGE = 128 << 20  # bytes of WAL
+_RANGE = 192 << 20  # bytes of WAL
 _SHORTEST = 16 << 20  # each has a price of its own
 _LAST = 1 << 20  # a remainder that is left to the stream
 _FUTILE = 64 << 20  # so long from the restart point without a message: inside of a transaction that a range cannot hold

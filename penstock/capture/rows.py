@@ -12,24 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.capture.binary_columns import from_binary
+from penstock.capture.columns import RowRefused, placed_columns, whole_columns
 from penstock.capture.discover import SourceTable
-from penstock.capture.fields import BINARY, TEXT, Bytes, Fields, Ints, ValueRefused
+from penstock.capture.fields import Bytes, Ints
 from penstock.capture.kernels import frames
+from penstock.capture.kernels.columns import ABSENT, NULL
 from penstock.capture.messages import malformed
 from penstock.capture.relations import may_be_null, schema_changed
-from penstock.capture.text_columns import from_text
-from penstock.errors import BecameNullable, DecodeError, FormChanged, SourceError
-from penstock.relation.schema import Column
-
-
-class RowRefused(Exception):
-    """An error that knows its row, so that what came before it can still be delivered."""
-
-    def __init__(self, error: SourceError, row: int) -> None:
-        super().__init__(error, row)
-        self.error = error
-        self.row = row
+from penstock.errors import BecameNullable, DecodeError
 
 
 @dataclass(frozen=True)
@@ -47,32 +37,33 @@ class Rows:
         return sum(int(column.nbytes) for column in (*self.columns, self.absent)) + 24 * len(self.seqs)
 
 
-def wal_rows(table: SourceTable, data: Bytes, rows: Ints, fields: Ints) -> Rows:
+def wal_rows(table: SourceTable, data: Bytes, rows: Ints) -> Rows:
     """The rows of one table that `scan_wal` framed."""
-    width = len(table.schema.columns)
-    valued = rows[:, frames.FIRST] >= 0
-    if (rows[valued, frames.COUNT] != width).any():
-        raise malformed(f"a row of {table.name} with another number of columns")
-    key = np.array([name in table.schema.key for name in table.schema.names], np.uint8)
-    columns, lengths = _columns(table, data, rows[:, frames.FIRST], rows[:, frames.BORROWED], key, fields)
-    _refuse_nulls(table, lengths, valued)
-    _refuse_cut_inserts(table, lengths, rows[:, frames.OP] == ord("I"))
+    framed = np.ascontiguousarray(rows[:, frames.FIRST : frames.COUNT + 1])
+    columns = whole_columns(table, data, framed)
+    absent = pa.nulls(len(rows), pa.string())
+    if columns is None:
+        valued = rows[:, frames.FIRST] >= 0
+        if (rows[valued, frames.COUNT] != len(table.schema.columns)).any():
+            raise malformed(f"a row of {table.name} with another number of columns")
+        columns, lengths = placed_columns(table, data, framed)
+        _refuse_nulls(table, lengths, valued)
+        _refuse_cut_inserts(table, lengths, rows[:, frames.OP] == ord("I"))
+        absent = _absent(lengths)
     return Rows(
         columns,
         rows[:, frames.WEIGHT].copy(),  # a view would keep all of `rows` alive
         rows[:, frames.OP].copy(),
         rows[:, frames.SEQ].copy(),
-        _absent(lengths),
+        absent,
     )
 
 
-def copied_rows(table: SourceTable, data: Bytes, count: int, fields: Ints, first_seq: int) -> Rows:
+def copied_rows(table: SourceTable, data: Bytes, framed: Ints, formats: Bytes, first_seq: int) -> Rows:
     """The rows of one table that `scan_copy` framed."""
-    width = len(table.schema.columns)
-    first = np.arange(count, dtype=np.int64) * width
-    nothing = np.zeros(count, np.int64)
+    count = len(framed)
     try:
-        columns, lengths = _columns(table, data, first, nothing, np.ones(width, np.uint8), fields)
+        columns = whole_columns(table, data, framed, formats) or placed_columns(table, data, framed, formats)[0]
     except RowRefused as refused:
         raise refused.error from None
     return Rows(
@@ -80,7 +71,7 @@ def copied_rows(table: SourceTable, data: Bytes, count: int, fields: Ints, first
         np.ones(count, np.int64),
         np.full(count, ord("R"), np.int64),
         np.arange(first_seq, first_seq + count, dtype=np.int64),
-        _absent(lengths),
+        pa.nulls(count, pa.string()),
     )
 
 
@@ -91,59 +82,10 @@ def truncated_rows(table: SourceTable) -> Rows:
     return Rows(columns, nothing, np.full(1, ord("T"), np.int64), nothing, pa.nulls(1, pa.string()))
 
 
-def _columns(
-    table: SourceTable, data: Bytes, first: Ints, borrowed: Ints, key: Bytes, fields: Ints
-) -> tuple[tuple[pa.Array, ...], Ints]:
-    shape = (len(table.schema.columns), len(first))
-    offsets, lengths = np.empty(shape, np.int64), np.empty(shape, np.int64)
-    formats = np.zeros(shape[0], np.uint8)
-    mixed = frames.by_column(
-        np.ascontiguousarray(first), np.ascontiguousarray(borrowed), key, fields, offsets, lengths, formats
-    )
-    if mixed >= 0:
-        raise malformed(f"both formats in {table.name}.{table.schema.names[mixed]}")
-    columns = tuple(
-        _column(table, index, int(formats[index]), Fields(data, offsets[index], lengths[index]))
-        for index in range(shape[0])
-    )
-    return columns, lengths
-
-
-def _column(table: SourceTable, index: int, format: int, fields: Fields) -> pa.Array:
-    column = table.schema.columns[index]
-    try:
-        if format == TEXT:
-            return from_text(fields, column.arrow)
-        if format == BINARY:
-            return from_binary(fields, column.arrow, table.sends[index])
-        return pa.nulls(len(fields), column.arrow)
-    except ValueRefused as refused:
-        raise RowRefused(_refusal(table, column, refused), refused.row) from None
-
-
-def _refusal(table: SourceTable, column: Column, refused: ValueRefused) -> SourceError:
-    found = (
-        f"{table.name}.{column.name} ({column.pg.name}) has the value {refused.value[:200]}, "
-        f"which {column.spark} cannot hold"
-    )
-    if refused.fits_text:
-        return FormChanged(
-            f"{found}: the column needs its text form",
-            hint=f"Copy the table again, ps.resync(…, {table.name!r}): the copy takes the text form if such a value is "
-            f'there; column_forms={{"{table.name}.{column.name}": "text"}} takes it in any case.',
-            table=table.name,
-            column=f"{table.name}.{column.name}",
-        )
-    return DecodeError(
-        found,
-        hint="Correct the value in the source, give the column a type that excludes it, or leave the table out.",
-    )
-
-
 def _refuse_nulls(table: SourceTable, lengths: Ints, valued: npt.NDArray[np.bool_]) -> None:
     """Views rely on NOT NULL, and the WAL does not say when it is dropped: the first NULL does."""
     strict = [index for index, column in enumerate(table.schema.columns) if not column.nullable]
-    nulls = (lengths[strict] == frames.NULL) & valued
+    nulls = (lengths[strict] == NULL) & valued
     if nulls.any():
         row = int(nulls.any(axis=0).argmax())
         column = table.schema.names[strict[int(nulls[:, row].argmax())]]
@@ -153,7 +95,7 @@ def _refuse_nulls(table: SourceTable, lengths: Ints, valued: npt.NDArray[np.bool
 
 def _refuse_cut_inserts(table: SourceTable, lengths: Ints, inserted: npt.NDArray[np.bool_]) -> None:
     """An UPDATE that brings a row into the row filter comes as an INSERT, without the large values it left alone."""
-    cut = (lengths == frames.ABSENT) & inserted
+    cut = (lengths == ABSENT) & inserted
     if cut.any():
         row = int(cut.any(axis=0).argmax())
         column = table.schema.names[int(cut[:, row].argmax())]
@@ -167,7 +109,7 @@ def _refuse_cut_inserts(table: SourceTable, lengths: Ints, inserted: npt.NDArray
 
 def _absent(lengths: Ints) -> pa.Array:
     """Positions of the absent columns per row, as text; NULL where the row is complete. Patterns are few."""
-    missing = lengths == frames.ABSENT
+    missing = lengths == ABSENT
     count = lengths.shape[1]
     if not missing.any():
         return pa.nulls(count, pa.string())

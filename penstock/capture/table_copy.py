@@ -42,7 +42,7 @@ class TableCopy:
         self._buffer = np.empty(_BUFFER, np.uint8)
         self._ends = np.empty(_MESSAGES, np.int64)
         self._held = np.zeros(2, np.int64)
-        self._fields = np.empty((1 << 16, frames.FIELD_WIDTH), np.int64)
+        self._rows = np.empty((1 << 14, frames.COPIED_WIDTH), np.int64)
         self._headed = self._finished = False
         result = self._pgconn.exec_(command.as_bytes(connection))
         if result.status != ExecStatus.COPY_OUT:
@@ -58,7 +58,7 @@ class TableCopy:
             rows = self._frame(used) if used else 0
             if rows:
                 try:
-                    return copied_rows(self.table, self._buffer, rows, self._fields, first_seq)
+                    return copied_rows(self.table, self._buffer, self._rows[:rows], self._formats, first_seq)
                 except FormChanged:
                     self.drain(stopped)
                     raise
@@ -93,12 +93,12 @@ class TableCopy:
         start = 0 if self._headed else _header_length(self._buffer[:used])
         self._headed = True
         while True:
-            rows, code = frames.scan_copy(self._buffer, start, used, len(self._formats), self._fields, self._formats)
+            rows, code = frames.scan_copy(self._buffer, start, used, len(self._formats), self._rows)
             if code == frames.MALFORMED:
                 raise malformed(f"a COPY row of {self.table.name}")
             if code == frames.OK:
                 return int(rows)
-            self._fields = np.empty((len(self._fields) * 2, frames.FIELD_WIDTH), np.int64)
+            self._rows = np.empty((len(self._rows) * 2, frames.COPIED_WIDTH), np.int64)
 
     def _finish(self) -> None:
         self._finished = True

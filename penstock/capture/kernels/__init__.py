@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_MODULES = ("big_endian", "libpq", "frames", "gather", "binary", "arrays", "intervals", "texts", "repeats", "hashes")
+_MODULES = (
+    "big_endian", "libpq", "frames", "gather", "binary", "columns", "arrays", "intervals", "texts", "repeats", "hashes",
+)  # fmt: skip
 
 
 def compile_kernels() -> None:

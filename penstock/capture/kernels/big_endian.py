@@ -8,33 +8,35 @@ from __future__ import annotations
 
 import numba as nb
 
+from penstock.capture.kernels.compiled import kernel
 
-@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
+
+@kernel("int64(uint8[::1], int64)", inline=True)
 def byte(data, at):  # type: ignore[no-untyped-def]
     return nb.int64(data[nb.uint64(at)])
 
 
-@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
+@kernel("int64(uint8[::1], int64)", inline=True)
 def uint16(data, at):  # type: ignore[no-untyped-def]
     return (byte(data, at) << 8) | byte(data, at + 1)
 
 
-@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
+@kernel("int64(uint8[::1], int64)", inline=True)
 def int16(data, at):  # type: ignore[no-untyped-def]
     return nb.int64(nb.int16(uint16(data, at)))
 
 
-@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
+@kernel("int64(uint8[::1], int64)", inline=True)
 def uint32(data, at):  # type: ignore[no-untyped-def]
     return (byte(data, at) << 24) | (byte(data, at + 1) << 16) | (byte(data, at + 2) << 8) | byte(data, at + 3)
 
 
-@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
+@kernel("int64(uint8[::1], int64)", inline=True)
 def int32(data, at):  # type: ignore[no-untyped-def]
     return nb.int64(nb.int32(uint32(data, at)))
 
 
-@nb.njit("int64(uint8[::1], int64)", cache=True, inline="always")
+@kernel("int64(uint8[::1], int64)", inline=True)
 def int64(data, at):  # type: ignore[no-untyped-def]
     return (
         (byte(data, at) << 56)

@@ -7,6 +7,7 @@ import numpy as np
 
 from penstock.capture.kernels.big_endian import int16, int32, int64
 from penstock.capture.kernels.big_endian import uint16 as _uint16
+from penstock.capture.kernels.compiled import kernel
 
 _U32 = np.uint64(0xFFFFFFFF)
 _S32 = np.uint64(32)
@@ -15,7 +16,7 @@ _NEGATIVE, _POSITIVE = 0x4000, 0x0000
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
 
 
-@nb.njit("int64(uint8[::1], int64[::1], int64[::1], int64, int64[::1])", nogil=True, cache=True)
+@kernel("int64(uint8[::1], int64[::1], int64[::1], int64, int64[::1])")
 def integers(data, offsets, lengths, width, out):  # type: ignore[no-untyped-def]
     """Big-endian integers of 1, 2, 4 or 8 bytes, sign-extended; 0 where NULL."""
     for i in range(offsets.size):
@@ -34,7 +35,7 @@ def integers(data, offsets, lengths, width, out):  # type: ignore[no-untyped-def
     return -1
 
 
-@nb.njit("boolean(int64[::1], int64, int64, int64)", nogil=True, cache=True)
+@kernel(["boolean(int64[::1], int64, int64, int64)", "boolean(int32[::1], int64, int64, int64)"])
 def move(values, least, most, by):  # type: ignore[no-untyped-def]
     """Adds `by` to all of them, if none lies outside of what is allowed: whether that was so."""
     for i in range(values.size):
@@ -45,7 +46,7 @@ def move(values, least, most, by):  # type: ignore[no-untyped-def]
     return True
 
 
-@nb.njit("Tuple((uint64, uint64, boolean))(uint64, uint64, uint64, uint64)", cache=True)
+@kernel("Tuple((uint64, uint64, boolean))(uint64, uint64, uint64, uint64)")
 def _times_plus(high, low, factor, digit):  # type: ignore[no-untyped-def]
     """(high, low) * factor + digit in 128 bits, and whether it went past them. The factor is at most 10,000."""
     if high == 0 and low <= _ROOM:
@@ -61,7 +62,7 @@ def _times_plus(high, low, factor, digit):  # type: ignore[no-untyped-def]
     return result_high, result_low, (part >> _S32) != 0
 
 
-@nb.njit("uint64(int64)", cache=True)
+@kernel("uint64(int64)")
 def _power(exponent):  # type: ignore[no-untyped-def]
     value = np.uint64(1)
     for _ in range(exponent):
@@ -69,7 +70,7 @@ def _power(exponent):  # type: ignore[no-untyped-def]
     return value
 
 
-@nb.njit("Tuple((uint64, uint64, boolean))(uint8[::1], int64, int64, int64)", cache=True)
+@kernel("Tuple((uint64, uint64, boolean))(uint8[::1], int64, int64, int64)")
 def _magnitude(data, at, length, scale):  # type: ignore[no-untyped-def]
     """|value| * 10^scale in 128 bits, and whether it can be held. Digits are base 10,000."""
     none = np.uint64(0)
@@ -102,7 +103,7 @@ def _magnitude(data, at, length, scale):  # type: ignore[no-untyped-def]
     return high, low, True
 
 
-@nb.njit("int64(uint8[::1], int64, int64, int64)", cache=True)
+@kernel("int64(uint8[::1], int64, int64, int64)")
 def _small(data, at, length, scale):  # type: ignore[no-untyped-def]
     """What `_magnitude` gives, for the values of up to four digits that most are; -1 if it is none of them."""
     if length < 10 or length > 16:
@@ -121,24 +122,32 @@ def _small(data, at, length, scale):  # type: ignore[no-untyped-def]
     return whole if whole * below == value else -1
 
 
-@nb.njit("int64(uint8[::1], int64[::1], int64[::1], int64, uint64, uint64, uint64[:,::1])", nogil=True, cache=True)
+@kernel("Tuple((uint64, uint64, boolean))(uint8[::1], int64, int64, int64, uint64, uint64)")
+def decimal(data, at, length, scale, limit_high, limit_low):  # type: ignore[no-untyped-def]
+    """numeric as a Decimal128 of `scale`: (low, high, whether it can be held and lies below the limit 10^precision)."""
+    small = _small(data, at, length, scale)
+    if small >= 0:
+        high, low, held = np.uint64(0), np.uint64(small), True
+    else:
+        high, low, held = _magnitude(data, at, length, scale)
+    if not held or high > limit_high or (high == limit_high and low >= limit_low):
+        return np.uint64(0), np.uint64(0), False
+    if _uint16(data, at + 4) == _NEGATIVE:
+        low = ~low + np.uint64(1)
+        high = ~high + np.uint64(1) if low == 0 else ~high
+    return low, high, True
+
+
+@kernel("int64(uint8[::1], int64[::1], int64[::1], int64, uint64, uint64, uint64[:,::1])")
 def decimals(data, offsets, lengths, scale, limit_high, limit_low, out):  # type: ignore[no-untyped-def]
     """numeric into Decimal128 of `scale`, below the limit 10^precision; 0 where NULL."""
     for i in range(offsets.size):
         out[i, 0], out[i, 1] = 0, 0
-        if lengths[i] < 0:
-            continue
-        small = _small(data, offsets[i], lengths[i], scale)
-        if small >= 0:
-            high, low, held = np.uint64(0), np.uint64(small), True
-        else:
-            high, low, held = _magnitude(data, offsets[i], lengths[i], scale)
-        if not held or high > limit_high or (high == limit_high and low >= limit_low):
-            return i
-        if _uint16(data, offsets[i] + 4) == _NEGATIVE:
-            low = ~low + np.uint64(1)
-            high = ~high + np.uint64(1) if low == 0 else ~high
-        out[i, 0], out[i, 1] = low, high
+        if lengths[i] >= 0:
+            low, high, held = decimal(data, offsets[i], lengths[i], scale, limit_high, limit_low)
+            if not held:
+                return i
+            out[i, 0], out[i, 1] = low, high
     return -1
 
 

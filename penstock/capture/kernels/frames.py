@@ -1,7 +1,7 @@
-"""Where the fields are: WAL messages and COPY rows framed into offsets and lengths, no value looked at.
+"""Where the rows are: WAL messages and COPY rows framed, no value looked at.
 
-A field is (offset, length, format) into the chunk's bytes. Length -1 is NULL, -2 is a value the WAL did not carry.
-Every read is inside its own message: bytes that do not follow the protocol give MALFORMED, never a wrong field.
+A row is the range of bytes of its tuple, which `columns.py` takes apart. Every read is inside its own message: bytes
+that do not follow the protocol give MALFORMED, never a wrong row.
 """
 
 from __future__ import annotations
@@ -13,19 +13,24 @@ from penstock.capture.kernels.big_endian import int16 as _int16
 from penstock.capture.kernels.big_endian import int32 as _int32
 from penstock.capture.kernels.big_endian import int64 as _int64
 from penstock.capture.kernels.big_endian import uint32 as _uint32
+from penstock.capture.kernels.compiled import kernel
 
-NULL, ABSENT = -1, -2
 OK, NO_ROOM, MALFORMED = 0, 1, 2
 
 # How messages are wrapped: in CopyData of a WAL sender, or as the only field of rows of a binary COPY.
 STREAM, PULL = 0, 1
 
-# Columns of the arrays the WAL kernel writes. TOP and SUB are transaction ids of rows whose commit may come after
-# those of others (streamed or prepared); TOP is 0 for a row between an ordinary Begin and its Commit.
-REL, OP, WEIGHT, FIRST, COUNT, BORROWED, SEQ, TOP, SUB, ROW_WIDTH = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+# Columns of the arrays the WAL kernel writes. A row's fields lie from FIRST up to END (FIRST is -1 for a row without
+# values, a truncate), and IMAGE says what they are. A new row has at OLD the fields of its old one, or -1. TOP and SUB
+# are transaction ids of rows whose commit may come after those of others (streamed or prepared); TOP is 0 for a row
+# between an ordinary Begin and its Commit.
+REL, OP, WEIGHT, FIRST, END, IMAGE, OLD, COUNT, SEQ, TOP, SUB, ROW_WIDTH = range(12)
+# All columns; the key alone, where all others come as NULL; or those of the new row, which knows only the key of its
+# old one.
+WHOLE, KEY, BORROWED = 0, 1, 2
 TXN_ROWS, TXN_LSN, TXN_TS, TXN_XID, TXN_WIDTH = 0, 1, 2, 3, 4
+COPIED_WIDTH = COUNT - FIRST + 1
 CTL_START, CTL_END, CTL_TXNS, CTL_ROWS, CTL_TOP, CTL_WIDTH = 0, 1, 2, 3, 4, 5
-OFFSET, LENGTH, FORMAT, FIELD_WIDTH = 0, 1, 2, 3
 # What lives on from one chunk to the next. PASSED is the end of the log that is known already: an ordinary transaction
 # that committed before it is skipped.
 IN_TXN, NEXT_SEQ, XID, TS, KEEPALIVE_END, KEEPALIVE_TS, REPLY_ASKED, PASSED, NEXT_STREAMED_SEQ, STATE_WIDTH = range(10)
@@ -37,49 +42,37 @@ _XLOG_HEADER = 25  # 'w', start LSN, end LSN, server time
 _COPY_HEADER = 6  # field count, length
 
 
-@nb.njit("Tuple((int64, int64, int64))(uint8[::1], int64, int64, int64[:,::1], int64)", cache=True)
-def _tuple(data, at, end, fields, count):  # type: ignore[no-untyped-def]
-    """One TupleData: (bytes up to here, fields written, code)."""
-    if at + 2 > end:
-        return at, count, MALFORMED
-    columns = _int16(data, at)
-    at += 2
-    if columns < 0 or count + columns > fields.shape[0]:
-        return at, count, MALFORMED if columns < 0 else NO_ROOM
-    for _ in range(columns):
+@kernel("int64(uint8[::1], int64, int64, int64)")
+def _passed_fields(data, at, end, count):  # type: ignore[no-untyped-def]
+    """Where `count` fields of a tuple end, or -1."""
+    for _ in range(count):
         if at >= end:
-            return at, count, MALFORMED
-        kind, field = _byte(data, at), nb.uint64(count)
+            return -1
+        kind = _byte(data, at)
         at += 1
         if kind in (_b, _t):
             if at + 4 > end:
-                return at, count, MALFORMED
+                return -1
             length = _int32(data, at)
-            at += 4
-            if length < 0 or at + length > end:
-                return at, count, MALFORMED
-            fields[field, OFFSET] = at
-            fields[field, LENGTH] = length
-            fields[field, FORMAT] = kind
-            at += length
-        elif kind in (_n, _u):
-            fields[field, OFFSET] = 0
-            fields[field, LENGTH] = NULL if kind == _n else ABSENT
-            fields[field, FORMAT] = 0
-        else:
-            return at, count, MALFORMED
-        count += 1
-    return at, count, OK
+            at += 4 + length
+            if length < 0 or at > end:
+                return -1
+        elif kind not in (_n, _u):
+            return -1
+    return at
 
 
-@nb.njit("void(int64[:,::1], int64, int64, int64, int64, int64, int64, int64, int64, int64[::1])", cache=True)
-def _row(rows, at, relation, op, weight, first, count, borrowed, sub, state):  # type: ignore[no-untyped-def]
+@kernel("void(int64[:,::1], int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64[::1])")
+def _row(rows, at, relation, op, weight, first, end, count, image, old, sub, state):  # type: ignore[no-untyped-def]
+    at = nb.uint64(at)
     rows[at, REL] = relation
     rows[at, OP] = op
     rows[at, WEIGHT] = weight
     rows[at, FIRST] = first
+    rows[at, END] = end
     rows[at, COUNT] = count
-    rows[at, BORROWED] = borrowed
+    rows[at, IMAGE] = image
+    rows[at, OLD] = old
     if state[IN_TXN] == _ORDINARY:
         rows[at, TOP], rows[at, SUB] = 0, 0
         rows[at, SEQ] = state[NEXT_SEQ]
@@ -90,63 +83,42 @@ def _row(rows, at, relation, op, weight, first, count, borrowed, sub, state):  #
         state[NEXT_STREAMED_SEQ] += 1
 
 
-@nb.njit(
-    "Tuple((int64, int64, int64))"
-    "(uint8[::1], int64, int64, int64, int64, int64[:,::1], int64, int64[:,::1], int64, int64[::1])",
-    cache=True,
-)
-def _change(data, kind, at, end, sub, rows, row, fields, field, state):  # type: ignore[no-untyped-def]
-    """One Insert, Update or Delete: (rows, fields, code). An update is its old row, then its new one."""
-    if at + 5 > end:
-        return row, field, MALFORMED
-    relation, part = _uint32(data, at), data[at + 4]
-    at += 5
-    old, old_count = -1, 0
+@kernel("Tuple((int64, int64))(uint8[::1], int64, int64, int64, int64, int64[:,::1], int64, int64[::1])")
+def _change(data, kind, at, end, sub, rows, row, state):  # type: ignore[no-untyped-def]
+    """One Insert, Update or Delete: (rows, code). An update is its old row, then its new one.
+
+    The last tuple of a message reaches up to its end. Whether its fields do is seen when they are taken apart.
+    """
+    if at + 7 > end:
+        return row, MALFORMED
+    relation, part, count = _uint32(data, at), _byte(data, at + 4), _int16(data, at + 5)
+    at += 7
+    old, before = nb.int64(-1), row
+    if count < 0:
+        return before, MALFORMED
     if kind != _I and part in (_K, _O):
-        old = field
-        at, field, code = _tuple(data, at, end, fields, field)
-        if code != OK:
-            return row, field, code
-        old_count = field - old
-        if part == _K:  # columns outside the key come as NULL; a key column is never NULL
-            for i in range(old, field):
-                if fields[i, LENGTH] == NULL:
-                    fields[i, LENGTH] = ABSENT
+        image = nb.int64(KEY) if part == _K else nb.int64(WHOLE)
         if kind == _D:
-            _row(rows, row, relation, _D, -1, old, old_count, 0, sub, state)
-            return row + 1, field, OK if at == end else MALFORMED
-        if at >= end:
-            return row, field, MALFORMED
-        part = data[at]
-        at += 1
-    if part != _N or kind == _D:
-        return row, field, MALFORMED
-    new = field
-    at, field, code = _tuple(data, at, end, fields, field)
-    if code != OK or at != end:
-        return row, field, MALFORMED if code == OK else code
-    count = field - new
-    if kind == _U:
-        if old < 0:  # the key did not change: it is read from the new row, which knows nothing else of the old one
-            _row(rows, row, relation, _U, -1, new, count, 1, sub, state)
-        else:
-            if old_count != count:
-                return row, field, MALFORMED
-            for i in range(count):  # an unchanged TOAST value stands in the old image, if there is one
-                if fields[new + i, LENGTH] == ABSENT and fields[old + i, LENGTH] >= 0:
-                    fields[new + i, OFFSET] = fields[old + i, OFFSET]
-                    fields[new + i, LENGTH] = fields[old + i, LENGTH]
-                    fields[new + i, FORMAT] = fields[old + i, FORMAT]
-            _row(rows, row, relation, _U, -1, old, count, 0, sub, state)
+            _row(rows, row, relation, _D, -1, at, end, count, image, -1, sub, state)
+            return row + 1, OK
+        old = at
+        at = _passed_fields(data, at, end, count)
+        if at < 0 or at + 3 > end or _int16(data, at + 1) != count:
+            return before, MALFORMED
+        _row(rows, row, relation, _U, -1, old, at, count, image, -1, sub, state)
         row += 1
-    _row(rows, row, relation, kind, 1, new, count, 0, sub, state)
-    return row + 1, field, OK
+        part = _byte(data, at)
+        at += 3
+    if part != _N or kind == _D:
+        return before, MALFORMED
+    if kind == _U and old < 0:  # the key did not change: it is read from the new row
+        _row(rows, row, relation, _U, -1, at, end, count, BORROWED, -1, sub, state)
+        row += 1
+    _row(rows, row, relation, kind, 1, at, end, count, WHOLE, old, sub, state)
+    return row + 1, OK
 
 
-@nb.njit(
-    "Tuple((int64, int64))(uint8[::1], int64, int64, int64, int64[:,::1], int64, int64[::1])",
-    cache=True,
-)
+@kernel("Tuple((int64, int64))(uint8[::1], int64, int64, int64, int64[:,::1], int64, int64[::1])")
 def _truncate(data, at, end, sub, rows, row, state):  # type: ignore[no-untyped-def]
     """One Truncate, a row without values per relation: (rows, code)."""
     if end - at < 5 or end - at != 5 + 4 * _int32(data, at):
@@ -155,12 +127,12 @@ def _truncate(data, at, end, sub, rows, row, state):  # type: ignore[no-untyped-
     if row + relations > rows.shape[0]:
         return row, NO_ROOM
     for i in range(relations):
-        _row(rows, row, _uint32(data, at + 5 + 4 * i), _T, 0, -1, 0, 0, sub, state)
+        _row(rows, row, _uint32(data, at + 5 + 4 * i), _T, 0, -1, -1, 0, WHOLE, -1, sub, state)
         row += 1
     return row, OK
 
 
-@nb.njit("int64(uint8[::1], int64, int64, int64, int64[::1])", cache=True)
+@kernel("int64(uint8[::1], int64, int64, int64, int64[::1])")
 def _boundary(data, kind, at, end, state):  # type: ignore[no-untyped-def]
     """Begin, Begin Prepare, Prepare, Stream Start and Stop open and close what rows belong to."""
     inside = state[IN_TXN]
@@ -188,19 +160,17 @@ def _boundary(data, kind, at, end, state):  # type: ignore[no-untyped-def]
     return OK
 
 
-@nb.njit(
+@kernel(
     "Tuple((int64, int64, int64, int64))(uint8[::1], int64, int64[::1], int64, int64, int64[::1],"
-    " int64[:,::1], int64[:,::1], int64[:,::1], int64[:,::1])",
-    nogil=True,
-    cache=True,
+    " int64[:,::1], int64[:,::1], int64[:,::1])"
 )
-def scan_wal(data, start, ends, messages, framing, state, rows, transactions, controls, fields):  # type: ignore[no-untyped-def]
+def scan_wal(data, start, ends, messages, framing, state, rows, transactions, controls):  # type: ignore[no-untyped-def]
     """All messages of a chunk, of which the first begins at `start`: (rows, transactions, controls, code).
 
     Changes become rows, Commits close transactions, keepalives go into `state`; Relation and every other message is
     listed in `controls` for Python. With NO_ROOM the caller makes the arrays larger and scans the chunk again.
     """
-    row, txn, control, field = 0, 0, 0, 0
+    row, txn, control = 0, 0, 0
     for message in range(messages):
         end = ends[message]
         at = start
@@ -238,10 +208,11 @@ def scan_wal(data, start, ends, messages, framing, state, rows, transactions, co
             if kind == _T:
                 row, code = _truncate(data, at, end, sub, rows, row, state)
             else:
-                row, field, code = _change(data, kind, at, end, sub, rows, row, fields, field, state)
+                row, code = _change(data, kind, at, end, sub, rows, row, state)
             if code != OK:
                 return row, txn, control, code
-        elif kind == _C:
+            continue
+        if kind == _C:
             if end - at != 25 or state[IN_TXN] not in (_ORDINARY, _SKIPPED):
                 return row, txn, control, MALFORMED
             if state[IN_TXN] == _ORDINARY:
@@ -253,7 +224,7 @@ def scan_wal(data, start, ends, messages, framing, state, rows, transactions, co
             state[IN_TXN] = _NONE
         elif kind in (_B, _b, _P, _S, _E) and _boundary(data, kind, at, end, state) != OK:
             return row, txn, control, MALFORMED
-        if kind in (_I, _U, _D, _T, _C, _B, _S, _E):
+        if kind in (_C, _B, _S, _E):
             continue
         controls[control, CTL_START] = at - 1
         controls[control, CTL_END] = end
@@ -264,10 +235,10 @@ def scan_wal(data, start, ends, messages, framing, state, rows, transactions, co
     return row, txn, control, OK
 
 
-@nb.njit("Tuple((int64, int64))(uint8[::1], int64, int64, int64, int64[:,::1], uint8[::1])", nogil=True, cache=True)
-def scan_copy(data, at, end, columns, fields, formats):  # type: ignore[no-untyped-def]
-    """Rows of a binary COPY: (rows, code). The trailer, a field count of -1, ends them."""
-    row, field = 0, 0
+@kernel("Tuple((int64, int64))(uint8[::1], int64, int64, int64, int64[:,::1])")
+def scan_copy(data, at, end, columns, rows):  # type: ignore[no-untyped-def]
+    """Rows of a binary COPY as FIRST, END, IMAGE, OLD and COUNT: (rows, code). A field count of -1 ends them."""
+    row = 0
     while at < end:
         if at + 2 > end:
             return row, MALFORMED
@@ -277,48 +248,16 @@ def scan_copy(data, at, end, columns, fields, formats):  # type: ignore[no-untyp
             return row, OK
         if found != columns:
             return row, MALFORMED
-        if field + columns > fields.shape[0]:
+        if row >= rows.shape[0]:
             return row, NO_ROOM
-        for column in range(columns):
+        rows[row, 0], rows[row, 2], rows[row, 3], rows[row, 4] = at, WHOLE, -1, columns
+        for _ in range(columns):
             if at + 4 > end:
                 return row, MALFORMED
             length = _int32(data, at)
-            at += 4
-            if length < -1 or (length > 0 and at + length > end):
+            at += 4 + max(length, 0)
+            if length < -1 or at > end:
                 return row, MALFORMED
-            fields[field, OFFSET] = at
-            fields[field, LENGTH] = length
-            fields[field, FORMAT] = formats[column]
-            at += max(length, 0)
-            field += 1
+        rows[row, 1] = at
         row += 1
     return row, OK
-
-
-@nb.njit(
-    "int64(int64[::1], int64[::1], uint8[::1], int64[:,::1], int64[:,::1], int64[:,::1], uint8[::1])",
-    nogil=True,
-    cache=True,
-)
-def by_column(first, borrowed, key, fields, offsets, lengths, formats):  # type: ignore[no-untyped-def]
-    """Fields of chosen rows, a line per column. -1, or the first column whose values come in both formats.
-
-    `first` is -1 for a row without values (a truncate). A borrowed row is an old one whose key stands in the new row.
-    """
-    columns = offsets.shape[0]
-    for row in range(first.size):
-        for column in range(columns):
-            if first[row] < 0:
-                offsets[column, row], lengths[column, row] = 0, NULL
-                continue
-            field = nb.uint64(first[row] + column)
-            offsets[column, row] = fields[field, OFFSET]
-            lengths[column, row] = fields[field, LENGTH]
-            if borrowed[row] and not key[column]:
-                lengths[column, row] = ABSENT
-            if lengths[column, row] >= 0:
-                if formats[column] == 0:
-                    formats[column] = fields[field, FORMAT]
-                elif formats[column] != fields[field, FORMAT]:
-                    return column
-    return -1

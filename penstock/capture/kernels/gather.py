@@ -4,30 +4,44 @@ from __future__ import annotations
 
 import numba as nb
 import numpy as np
+import numpy.typing as npt
 
+from penstock.capture.kernels.compiled import kernel
 from penstock.capture.kernels.libpq import copy_memory
 
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
 _ZERO, _NINE, _a, _f = ord("0"), ord("9"), ord("a"), ord("f")
 
 
-@nb.njit("Tuple((int32[::1], uint8[::1]))(uint8[::1], int64[::1], int64[::1])", nogil=True, cache=True)
-def gather(data, offsets, lengths):  # type: ignore[no-untyped-def]
+def gather(data: Bytes, offsets: Ints, lengths: Ints) -> tuple[npt.NDArray[np.int32], Bytes]:
     """Arrow offsets and bytes of the fields; a NULL or absent field is empty."""
-    count = offsets.size
-    bounds = np.empty(count + 1, np.int32)
-    total = 0
-    for i in range(count):
-        bounds[i] = total
-        total += max(lengths[i], 0)
-    bounds[count] = total
-    out = np.empty(total, np.uint8)
-    for i in range(count):
-        if lengths[i] > 0:  # a loop over the bytes takes six times as long, and twenty times for longer values
-            copy_memory(out.ctypes.data + bounds[i], data.ctypes.data + offsets[i], lengths[i])
+    bounds = np.empty(len(offsets) + 1, np.int32)
+    out = np.empty(_measure(lengths, bounds), np.uint8)
+    _collect(data, offsets, bounds, out)
     return bounds, out
 
 
-@nb.njit("boolean(uint8[::1])", nogil=True, cache=True)
+@kernel("int64(int64[::1], int32[::1])")
+def _measure(lengths, bounds):  # type: ignore[no-untyped-def]
+    total = 0
+    for i in range(lengths.size):
+        bounds[i] = total
+        total += max(lengths[i], 0)
+    bounds[lengths.size] = total
+    return total
+
+
+@kernel("void(uint8[::1], int64[::1], int32[::1], uint8[::1])")
+def _collect(data, offsets, bounds, out):  # type: ignore[no-untyped-def]
+    to, source = out.ctypes.data, data.ctypes.data
+    for i in range(offsets.size):
+        length = bounds[i + 1] - bounds[i]
+        if length > 0:  # a loop over the bytes takes six times as long, and twenty times for longer values
+            copy_memory(to + bounds[i], source + offsets[i], length)
+
+
+@kernel("boolean(uint8[::1])")
 def is_ascii(data):  # type: ignore[no-untyped-def]
     """Whether no byte needs to be looked at to know that it is UTF-8."""
     found = np.uint8(0)

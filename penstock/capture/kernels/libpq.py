@@ -15,6 +15,7 @@ import llvmlite.binding as llvm
 import numba as nb
 from numba.core import types
 
+from penstock.capture.kernels.compiled import kernel
 from penstock.errors import ConfigError
 
 WOULD_BLOCK, DONE, FAILED, FULL = 0, -1, -2, -3
@@ -41,20 +42,20 @@ _free_memory: Any = types.ExternalFunction("PQfreemem", types.void(types.intp))
 copy_memory: Any = types.ExternalFunction("memcpy", types.intp(types.intp, types.intp, types.intp))
 
 
-@nb.njit("Tuple((int64, int64, int64))(int64, uint8[::1], int64[::1], int64[::1])", nogil=True, cache=True)
+@kernel("Tuple((int64, int64, int64))(int64, uint8[::1], int64[::1], int64[::1])")
 def fill(connection, buffer, ends, held):  # type: ignore[no-untyped-def]
     """Messages into `buffer`, never blocking: (messages, bytes, why it stopped).
 
     A message that does not fit stays in `held` (pointer, length) and comes first in the next call.
     """
-    count, used = 0, 0
+    count, used, held_at, to = 0, 0, held.ctypes.data, buffer.ctypes.data
     while count < ends.size:
         if held[HELD_POINTER] == 0:
-            code = _get_copy_data(connection, held.ctypes.data, 1)
+            code = _get_copy_data(connection, held_at, 1)
             if code == 0:
                 if _consume_input(connection) == 0 or _consume_input(connection) == 0:
                     return count, used, FAILED  # twice: the first may leave bytes inside the TLS layer
-                code = _get_copy_data(connection, held.ctypes.data, 1)
+                code = _get_copy_data(connection, held_at, 1)
             if code <= 0:
                 held[HELD_POINTER] = 0
                 return count, used, code
@@ -62,7 +63,7 @@ def fill(connection, buffer, ends, held):  # type: ignore[no-untyped-def]
         length = held[HELD_LENGTH]
         if used + length > buffer.size:
             return count, used, FULL
-        copy_memory(buffer.ctypes.data + used, held[HELD_POINTER], length)
+        copy_memory(to + used, held[HELD_POINTER], length)
         _free_memory(held[HELD_POINTER])
         held[HELD_POINTER] = 0
         used += length

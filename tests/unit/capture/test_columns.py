@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from penstock.capture.binary_columns import _AS_TEXT, _NATIVE, _TEXT_SENDS, from_binary
+from penstock.capture.binary_columns import _AS_TEXT, _NATIVE, _NUMBERS, _TEXT_SENDS, from_binary
 from penstock.capture.fields import Fields
 from penstock.capture.text_columns import from_text
 from penstock.relation.types import UNCONSTRAINED_NUMERIC, arrow_type, list_of, spark_type
 
 FORMS = [
-    *((send, arrow) for send, (arrow, _) in _NATIVE.items()),
+    *((send, arrow) for send, (arrow, *_) in (_NATIVE | _NUMBERS).items()),
     ("numeric_send", UNCONSTRAINED_NUMERIC),
     *((send, arrow_type("string")) for send in (*_AS_TEXT, *sorted(_TEXT_SENDS))),
 ]
