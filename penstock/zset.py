@@ -63,10 +63,11 @@ def _consolidate_nested(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def is_settled(raw: pa.Table) -> bool:
-    """True for rows that were settled, and for captured ones that carry both images already and no TRUNCATE."""
+    """True for rows that were settled, and for captured ones that carry both images already and no TRUNCATE, which
+    weighs nothing."""
     if ABSENT not in raw.column_names:
         return True
-    return raw[ABSENT].null_count == raw.num_rows and not pc.any(pc.equal(raw["_op"], "T")).as_py()
+    return raw[ABSENT].null_count == raw.num_rows and not pc.any(pc.equal(raw[WEIGHT], 0)).as_py()
 
 
 def key_ids(keys: pa.Table) -> npt.NDArray[np.int64]:

@@ -6,6 +6,7 @@ backlog's last rows are waited for by everybody.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -35,14 +36,15 @@ class ChangeFiles:
         self._copies = copies
         self._form_of = form_of
         self._growing: dict[Version, _Growing] = {}  # only the thread looks at it
+        self._named: Counter[tuple[int, str]] = Counter()  # files by attempt and table
         self._writer = ThreadPoolExecutor(1, "penstock-segments")
         self._disk = ThreadPoolExecutor(4, "penstock-files")
         self._ending: list[Future[None]] = []  # all that was told up to the last `write`
         self._since: list[Future[None]] = []
 
-    def grow(self, of: Version, parts: list[pa.Table]) -> None:
+    def grow(self, attempt: int, of: Version, parts: list[pa.Table]) -> None:
         """Encode rows whose file goes on; `write` ends it."""
-        self._since.append(self._writer.submit(self._grow, of, parts))
+        self._since.append(self._writer.submit(self._grow, attempt, of, parts))
 
     def write(self, attempt: int, waiting: Waiting, *, few: bool) -> None:
         """End what has grown, with what waits behind it, once the files before are written.
@@ -67,11 +69,15 @@ class ChangeFiles:
     def close(self) -> None:
         self._writer.shutdown()
         self._disk.shutdown()
+        for one in self._growing.values():
+            one.abandon()
 
-    def _grow(self, of: Version, parts: list[pa.Table]) -> None:
+    def _grow(self, attempt: int, of: Version, parts: list[pa.Table]) -> None:
         rows = pa.concat_tables(parts)
         if of not in self._growing:
-            self._growing[of] = _Growing(rows)
+            writer = self._segments(attempt, of[0], make_durable)
+            self._growing[of] = _Growing(writer, rows)
+            self._named[attempt, of[0]] = writer.count
         self._growing[of].append(rows, self._form_of(of[0], rows))
 
     def _write(self, attempt: int, waiting: Waiting) -> None:
@@ -84,23 +90,29 @@ class ChangeFiles:
     ) -> None:
         table, version = of
         done = self.written.setdefault(table, [])
-        writer = SegmentWriter(self._home, self._copies.folder(table), attempt, first=len(done), durable=durable)
         rows = pa.concat_tables(waiting[of]) if waiting.get(of) else None
         if of in growing:
             if rows is not None:
                 growing[of].append(rows, self._form_of(table, rows))
-            done.append(growing[of].end(writer, version))
+            done.append(growing[of].end(version))
         elif rows is not None:
+            writer = self._segments(attempt, table, durable)
             for part in (part for piece in self._copies.split(table, rows) for part in ROTATION.parts(piece)):
                 low, high = _positions(part)
                 done.append(writer.write(part, low, high, version=version, form=self._form_of(table, part)))
+            self._named[attempt, table] = writer.count
+
+    def _segments(self, attempt: int, table: str, durable: Durable) -> SegmentWriter:
+        named = self._named[attempt, table]
+        return SegmentWriter(self._home, self._copies.folder(table), attempt, first=named, durable=durable)
 
 
 class _Growing:
     """Rows of one version of a table that are encoded already."""
 
-    def __init__(self, first: pa.Table) -> None:
-        self._encoded = Encoded(first.schema, many=True, removes=pc.min(first[WEIGHT]).as_py() < 0)
+    def __init__(self, writer: SegmentWriter, first: pa.Table) -> None:
+        self._writer = writer
+        self._encoded = Encoded(first.schema, to=writer.next_path(), removes=pc.min(first[WEIGHT]).as_py() < 0)
         self._positions: list[int] = []
         self._forms: set[Form] = set()
 
@@ -109,10 +121,13 @@ class _Growing:
         self._positions += _positions(rows)
         self._forms.add(form)
 
-    def end(self, writer: SegmentWriter, version: int) -> Segment:
+    def end(self, version: int) -> Segment:
         form: Form = "raw" if "raw" in self._forms else "settled"
         low, high = min(self._positions), max(self._positions)
-        return writer.put(self._encoded, low, high, version=version, form=form)
+        return self._writer.put(self._encoded, low, high, version=version, form=form)
+
+    def abandon(self) -> None:
+        self._encoded.abandon()
 
 
 def _done(writing: list[Future[None]]) -> None:

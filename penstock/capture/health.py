@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-import pyarrow.compute as pc
+import numpy as np
 
 from penstock.capture.batch import Batch
+from penstock.capture.rows import op_letters
 from penstock.capture.slot import SlotStatus
 from penstock.lsn import Lsn
 
 _NOWHERE = Lsn(0)
+_UPDATE = ord("U")
 Phase = Literal["closed", "copying", "streaming", "finished", "reconnecting", "failed"]
 
 
@@ -92,9 +94,11 @@ class Metrics:
             return counted
         counts: Counter[str] = Counter()
         for table in batch.tables.values():
-            whole = pc.or_(pc.greater(table["_weight"], 0), pc.not_equal(table["_op"], "U"))
-            for one in pc.value_counts(pc.filter(table["_op"], whole)):
-                counts[one["values"].as_py()] += one["counts"].as_py()
+            letters = op_letters(table["_op"])
+            found = np.bincount(letters, minlength=128)
+            counts.update({chr(letter): int(found[letter]) for letter in np.flatnonzero(found)})
+            if found[_UPDATE]:
+                counts["U"] -= int(((letters == _UPDATE) & (table["_weight"].to_numpy() < 0)).sum())
         return counted.with_events(counts, max(batch_times(batch).values(), default=0))
 
     def with_events(self, counts: Mapping[str, int], last: int) -> Metrics:

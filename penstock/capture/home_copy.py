@@ -295,7 +295,7 @@ class HomeCopies:
     def _write(self, one: _Table, attempt: int, parts: Iterable[pa.Table]) -> list[Segment]:
         writer = SegmentWriter(self._home, self.folder(one.copy.name), attempt)
         # Copies wait for the compressor: LZ4 takes a quarter of the time of zstd, for twice the room.
-        file = writer.file(one.table.schema.arrow_changes(), compression="lz4")
+        file = writer.file(one.table.schema.arrow_changes(), quick=True)
         try:
             for rows in parts:
                 file.write(rows)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -64,6 +64,21 @@ Settle = Callable[[sources.Source, Mapping[str, tuple[int, pa.Table]], Question[
 asked in any case."""
 
 
+@dataclass
+class _Waiting:
+    """Changes of one version of a table that nobody writes yet."""
+
+    parts: list[pa.Table] = field(default_factory=list)
+    rows: int = 0
+    bytes: int = 0
+
+    def add(self, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self.parts.append(rows)
+            self.rows += rows.num_rows
+            self.bytes += rows.nbytes
+
+
 class Ingest:
     """Captures one source under a lease that the caller holds, from the moment it is made until `close`.
 
@@ -92,7 +107,7 @@ class Ingest:
         self._whole = True  # nothing of a transaction that goes on is in memory or in files
         copies.forget_retired(catalog, self.source.id)
         dropped.remove_unread(catalog, home)
-        self._waiting: dict[tuple[str, int], list[pa.Table]] = {}  # by table and version
+        self._waiting: dict[tuple[str, int], _Waiting] = {}  # by table and version
         self._shapes = Shapes()
         self._rows = 0  # waiting or written, and not committed
         self.unsettled = True  # whether something that was captured may not be readable; not known yet
@@ -106,7 +121,6 @@ class Ingest:
         self._copies = HomeCopies(home, catalog, lease, self.source, progress)
         self._files = ChangeFiles(home, self._copies, self._form)
         self._handed_rows = self._handed_bytes = 0  # to files that have not ended
-        self._waiting_bytes = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -314,20 +328,22 @@ class Ingest:
 
     def _much_waits(self, *, whole: bool) -> bool:
         """Of a transaction that is larger than memory may be, a third of it is much."""
-        rows, size = _size([rows for parts in self._waiting.values() for rows in parts])
-        self._waiting_bytes = size
-        rows, size = self._handed_rows + rows, self._handed_bytes + size
+        rows = self._handed_rows + sum(one.rows for one in self._waiting.values())
+        size = self._handed_bytes + self._waiting_bytes()
         share = 1 if whole else 3
         return rows >= _FLUSH_ROWS // share or size >= _FLUSH_BYTES // share
 
     def _hand_over(self) -> None:
         """Changes of tables that are being copied wait: a part of them is not the table's."""
         for of in [of for of in self._waiting if of[0] not in self._copies.under_way]:
-            rows, size = _size(self._waiting[of])
-            if rows >= _PART_ROWS or size >= _PART_BYTES:
-                self._files.grow(of, self._waiting.pop(of))
-                self._handed_rows += rows
-                self._handed_bytes += size
+            one = self._waiting[of]
+            if one.rows >= _PART_ROWS or one.bytes >= _PART_BYTES:
+                self._files.grow(self._begin_attempt(), of, self._waiting.pop(of).parts)
+                self._handed_rows += one.rows
+                self._handed_bytes += one.bytes
+
+    def _waiting_bytes(self) -> int:
+        return sum(one.bytes for one in self._waiting.values())
 
     def _take(self, batch: Batch) -> None:
         join = self._copies.join_at
@@ -336,7 +352,7 @@ class Ingest:
             self._passed_join |= taken.num_rows < rows.num_rows
             if taken.num_rows:
                 version, taken = self._shapes.take(batch.shapes[table], taken)
-                self._waiting.setdefault((table, version), []).append(taken)
+                self._waiting.setdefault((table, version), _Waiting()).add(taken)
                 self._rows += taken.num_rows
         if self._much_waits(whole=batch.complete):
             self._write()
@@ -353,15 +369,16 @@ class Ingest:
         if self._attempt is not None or self._handed_rows:  # not all of it is in memory any more
             return
         raw = {
-            table: (version, pa.concat_tables(parts))
-            for (table, version), parts in self._waiting.items()
+            table: (version, pa.concat_tables(one.parts))
+            for (table, version), one in self._waiting.items()
             if tables.count(table) == 1
         }
         raw = {table: (version, rows) for table, (version, rows) in raw.items() if self._form(table, rows) == "raw"}
         if raw and sum(rows.nbytes for _, rows in raw.values()) <= _AT_ONCE_BYTES:
             for table, rows in self._settle(self.source, raw, self._beginning()).items():
                 version, _ = raw[table]
-                self._waiting[table, version] = [rows] if rows.num_rows else []
+                self._waiting[table, version] = _Waiting()
+                self._waiting[table, version].add(rows)
 
     def _beginning(self) -> Question[None]:
         return beginning(self.lease, "ingest", self._begun)
@@ -371,13 +388,18 @@ class Ingest:
 
     def _write(self) -> int:
         """Have what waits put into files of the current attempt, after the last such; nothing of it counts yet."""
+        attempt = self._begin_attempt()
+        few = self._rows <= AT_ONCE_ROWS and self._waiting_bytes() <= _AT_ONCE_BYTES
+        self._files.write(attempt, {of: one.parts for of, one in self._waiting.items()}, few=few)
+        self._waiting = {}
+        self._handed_rows = self._handed_bytes = 0
+        return attempt
+
+    def _begin_attempt(self) -> int:
+        """The one under way, if there is one."""
         if self._attempt is None:
             self._catalog.answer(self._beginning())
         assert self._attempt is not None
-        waiting, self._waiting = self._waiting, {}
-        few = self._rows <= AT_ONCE_ROWS and self._waiting_bytes <= _AT_ONCE_BYTES
-        self._files.write(self._attempt, waiting, few=few)
-        self._handed_rows = self._handed_bytes = 0
         return self._attempt
 
     def _form(self, table: str, rows: pa.Table) -> Form:
@@ -436,8 +458,3 @@ class Ingest:
 
 def _identities(seen: Iterable[Sighting]) -> frozenset[str]:
     return frozenset(one.identity for one in seen)
-
-
-def _size(parts: Sequence[pa.Table]) -> tuple[int, int]:
-    """Rows and bytes."""
-    return sum(one.num_rows for one in parts), sum(one.nbytes for one in parts)

@@ -129,3 +129,18 @@ def op_strings(ops: Ints) -> pa.Array:
     bounds = np.arange(len(ops) + 1, dtype=np.int32)
     letters = ops.astype(np.uint8)
     return pa.Array.from_buffers(pa.string(), len(ops), [None, pa.py_buffer(bounds), pa.py_buffer(letters)])
+
+
+def op_letters(ops: pa.ChunkedArray) -> Bytes:
+    """The letters of `op_strings` again.
+
+    >>> some = pa.chunked_array([op_strings(np.frombuffer(b"IUUD", np.uint8)).slice(1), pa.array(["T"])])
+    >>> op_letters(some).tobytes()
+    b'UUDT'
+    """
+    found = []
+    for chunk in ops.chunks:
+        _, bounds, letters = chunk.buffers()
+        first = np.frombuffer(bounds, np.int32)[chunk.offset]
+        found.append(np.frombuffer(letters, np.uint8)[first : first + len(chunk)])
+    return np.concatenate(found) if found else np.empty(0, np.uint8)

@@ -131,7 +131,7 @@ def ignoring(known: Schema, now: Schema) -> Schema:
 
 def _alike(one: Schema, other: Schema) -> bool:
     """The same columns held alike, known by the same key; foreign keys are no part of a row's shape."""
-    return _signature(one) == _signature(other)
+    return one is other or _signature(one) == _signature(other)
 
 
 def _signature(schema: Schema) -> tuple[object, ...]:

@@ -49,17 +49,20 @@ def fits(schema: Schema, files: Sequence[Path]) -> bool:
 
 
 def takes_files(folder: Path, version: int, schema: Schema, files: Sequence[Path]) -> bool:
-    """Whether the next commit to a table may be one of files; not with a compression that readers of a table without
-    deletion vectors (`compat`) may not know."""
+    """Whether the next commit to a table may be one of files; not with an encoding or a compression that readers of a
+    table without deletion vectors (`compat`) may not know."""
     table = DeltaTable(str(folder), version=version)
     for_all = table.metadata().configuration.get("delta.enableDeletionVectors") != "true"
-    return delta_commit.is_plain(table, schema) and not (for_all and any(map(_is_lz4, files)))
+    return delta_commit.is_plain(table, schema) and not (for_all and any(map(_is_quick, files)))
 
 
-def _is_lz4(file: Path) -> bool:
-    """A segment has one compression for all its columns."""
+def _is_quick(file: Path) -> bool:
+    """Whether it is one of many rows that were encoded fast; older ones were compressed by LZ4."""
     footer = pq.read_metadata(file)
-    return bool(footer.num_row_groups and footer.row_group(0).column(0).compression.startswith("LZ4"))
+    if not footer.num_row_groups:
+        return False
+    columns = [footer.row_group(0).column(index) for index in range(footer.num_columns)]
+    return any(one.compression.startswith("LZ4") or "DELTA_BINARY_PACKED" in one.encodings for one in columns)
 
 
 def create(folder: Path, schema: Schema, files: Sequence[Path], stamp: Stamp, made_with: Mapping[str, str]) -> None:

@@ -80,7 +80,11 @@ def checksum_of(content: bytes | memoryview) -> str:
     >>> checksum_of(b"segment")
     'crc32:1881f565'
     """
-    return f"crc32:{zlib.crc32(content):08x}"
+    return spelled_checksum(zlib.crc32(content))
+
+
+def spelled_checksum(value: int) -> str:
+    return f"crc32:{value:08x}"
 
 
 def file_checksum(path: Path) -> str:
@@ -88,7 +92,7 @@ def file_checksum(path: Path) -> str:
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             value = zlib.crc32(chunk, value)
-    return f"crc32:{value:08x}"
+    return spelled_checksum(value)
 
 
 def described(folder: str, segment: Segment) -> str:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -31,6 +32,7 @@ from penstock.relation.description import (
     file_checksum,
     positions_of,
     ranges_of,
+    spelled_checksum,
     times_of,
 )
 from penstock.relation.home import Home, Owed, stem_of
@@ -48,6 +50,9 @@ _FEW, _MANY = 100, 20_000
 _MOST_OWED = 2_000  # descriptions: where nobody takes a step of the upkeep, they are written at once
 # Dictionaries of all columns cost four times the rest of the writing, and more room: values of a change rarely repeat.
 _REPEATED = [field.name for field in RAW_FIELDS if field.name != "_seq"]
+_SMALL = {"compression": "zstd", "use_dictionary": _REPEATED}
+_TOGETHER = 1 << 20  # bytes that are written as one
+_LONG_DIGITS = 18  # of decimals that a word holds
 
 
 @dataclass(frozen=True)
@@ -73,31 +78,98 @@ class Segment:
 
 
 class Encoded:
-    """Rows as they will be in their file, in memory.
+    """Rows as they are in their file: in memory, or, where there are many, already in the file at `to`.
 
     Of few, nothing is won by compressing them well, and to make zstd ready takes longer than the rest.
-    Where there are many, somebody is behind: compressing them faster counts for more than their room. Then texts have
-    statistics only in a file that may become one of a table, which one that `removes` rows never does: they take an
-    eighth of the time.
+    Where there are many, somebody is behind: encoding them fast counts for more. Then texts have statistics only in a
+    file that may become one of a table, which one that `removes` rows never does: they take an eighth of the time.
     """
 
-    def __init__(self, schema: pa.Schema, *, many: bool, few: bool = False, removes: bool = False) -> None:
-        self._sink = pa.BufferOutputStream()
+    def __init__(self, schema: pa.Schema, *, to: Path | None = None, few: bool = False, removes: bool = False) -> None:
+        self.path = to
         self._footers: list[pq.FileMetaData] = []
-        compression = "lz4" if many else "snappy" if few else "zstd"
-        self._file = pq.ParquetWriter(
-            self._sink, schema, compression=compression, use_dictionary=False if few else _REPEATED,
-            write_statistics=_without_texts(schema) if many and removes else True, metadata_collector=self._footers,
+        self._sink = _File(to) if to else _Memory()
+        layout = _quick(schema) if to else _SMALL if not few else {"compression": "snappy", "use_dictionary": False}
+        self._writer = pq.ParquetWriter(
+            self._sink.stream, schema, **layout, metadata_collector=self._footers,
+            write_statistics=_without_texts(schema) if removes else True,
         )  # fmt: skip
 
     def append(self, rows: pa.Table) -> None:
         """As row groups of their own."""
-        self._file.write_table(rows, row_group_size=_ROW_GROUP)
+        with writing(self.path) if self.path else nullcontext():
+            self._writer.write_table(rows, row_group_size=_ROW_GROUP)
 
-    def end(self) -> tuple[memoryview, pq.FileMetaData]:
-        """The bytes, and what they say of themselves."""
+    def end(self, path: Path) -> tuple[str, pq.FileMetaData]:
+        """The file is whole: its checksum, and what it says of itself."""
+        with writing(path):
+            self._writer.close()
+            return self._sink.end(path), self._footers[0]
+
+    def abandon(self) -> None:
+        """It will not end."""
+        with suppress(OSError):  # what goes anyway may not fit either
+            self._writer.close()
+            self._sink.stream.close()
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+
+class _Memory:
+    def __init__(self) -> None:
+        self.stream = pa.BufferOutputStream()
+
+    def end(self, path: Path) -> str:
+        content = memoryview(self.stream.getvalue())
+        path.write_bytes(content)
+        return checksum_of(content)
+
+
+class _File:
+    """Written from its begin to its end; the checksum grows with it."""
+
+    def __init__(self, path: Path) -> None:
+        with writing(path):
+            self._file = path.open("wb")
+        self._checksum = 0
+        self.stream = pa.BufferedOutputStream(pa.PythonFile(self, "w"), _TOGETHER)
+
+    def end(self, _: Path) -> str:
+        self.stream.close()
+        return spelled_checksum(self._checksum)
+
+    def write(self, content: bytes) -> int:
+        self._checksum = zlib.crc32(content, self._checksum)
+        return self._file.write(content)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
         self._file.close()
-        return memoryview(self._sink.getvalue()), self._footers[0]
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+
+def _quick(schema: pa.Schema) -> dict[str, Any]:
+    """How many rows are encoded fast. Differences of integers take a quarter less time than their compression, and much
+    less room."""
+    packed = [field.name for field in schema if field.name not in _REPEATED and _is_integer(field.type)]
+    return {
+        "compression": "snappy",
+        "use_dictionary": _REPEATED,
+        "store_decimal_as_integer": True,
+        "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+    }
+
+
+def _is_integer(arrow: pa.DataType) -> bool:
+    """As Parquet has it."""
+    if pa.types.is_decimal(arrow):
+        return bool(arrow.precision <= _LONG_DIGITS)
+    return any(of(arrow) for of in (pa.types.is_integer, pa.types.is_timestamp, pa.types.is_date))
 
 
 def _without_texts(schema: pa.Schema) -> list[str]:
@@ -122,12 +194,13 @@ class SegmentWriter:
         self._home = home
         self._folder = folder
         self._attempt = attempt
-        self._count = first
+        self.count = first  # of files that have a name
         self._durable = durable or make_durable
 
     def write(self, rows: pa.Table, low: int, high: int, *, version: int = 1, form: Form = "settled") -> Segment:
         """Rows that are all here."""
-        encoded = Encoded(rows.schema, many=rows.num_rows > _MANY, few=rows.num_rows <= _FEW)
+        to = self.next_path() if rows.num_rows > _MANY else None
+        encoded = Encoded(rows.schema, to=to, few=rows.num_rows <= _FEW)
         encoded.append(rows)
         segment = self.put(encoded, low, high, version=version, form=form, few=rows.num_rows <= _FEW)
         RECENT.remember(self._home.path(segment.path), rows, segment.bytes)
@@ -138,17 +211,15 @@ class SegmentWriter:
     ) -> Segment:  # fmt: skip
         """Make a file of what was encoded. Of `few` rows, a second file takes as long as the first: it can wait, and
         mostly these are put together with others before it is time for it."""
-        path = self.next_path()
-        content, footer = encoded.end()
-        with writing(path):
-            path.write_bytes(content)
-        return self._described(path, footer, checksum_of(content), low, high, version, form, later=few)
+        path = encoded.path or self.next_path()
+        checksum, footer = encoded.end(path)
+        return self._described(path, footer, checksum, low, high, version, form, later=few)
 
     def next_path(self) -> Path:
         folder = self._home.segments(self._folder, datetime.now(UTC))
         _durable_folder(folder, self._home.changelog())
-        self._count += 1
-        return folder / f"{stem_of(self._folder)}_a{self._attempt:08d}-{self._count:04d}.parquet"
+        self.count += 1
+        return folder / f"{stem_of(self._folder)}_a{self._attempt:08d}-{self.count:04d}.parquet"
 
     def adopt(self, files: Iterable[Path], position: int, *, version: int = 1) -> list[Segment]:
         """Take over finished Parquet files that Spark wrote on the same file system."""
@@ -161,9 +232,9 @@ class SegmentWriter:
             adopted.append(self._described(path, footer, checksum, position, position, version, "settled"))
         return adopted
 
-    def file(self, schema: pa.Schema, *, compression: str = "zstd", rotation: Rotation = ROTATION) -> SegmentFile:
+    def file(self, schema: pa.Schema, *, quick: bool = False, rotation: Rotation = ROTATION) -> SegmentFile:
         """Segments that are written part by part."""
-        return SegmentFile(self, schema, compression, rotation)
+        return SegmentFile(self, schema, _quick(schema) if quick else _SMALL, rotation)
 
     def finished(self, path: Path, footer: pq.FileMetaData, low: int, high: int, version: int) -> Segment:
         """A file that was written in parts is whole: make it durable."""
@@ -188,10 +259,10 @@ class SegmentWriter:
 class SegmentFile:
     """Settled segments that are written part by part, so that they need not fit into memory: a file at a time."""
 
-    def __init__(self, writer: SegmentWriter, schema: pa.Schema, compression: str, rotation: Rotation) -> None:
+    def __init__(self, writer: SegmentWriter, schema: pa.Schema, layout: Mapping[str, Any], rotation: Rotation) -> None:
         self._writer = writer
         self._schema = schema
-        self._compression = compression
+        self._layout = layout
         self._rotation = rotation
         self._file: pq.ParquetWriter | None = None
         self._path = Path()
@@ -204,9 +275,7 @@ class SegmentFile:
         if self._file is None:
             self._path, self._rows = self._writer.next_path(), 0
             with writing(self._path):
-                self._file = pq.ParquetWriter(
-                    self._path, self._schema, compression=self._compression, use_dictionary=_REPEATED
-                )
+                self._file = pq.ParquetWriter(self._path, self._schema, **self._layout)
         with writing(self._path):
             self._file.write_table(rows.select(self._schema.names).cast(self._schema), row_group_size=_ROW_GROUP)
         self._rows += rows.num_rows

@@ -55,10 +55,10 @@ def written(home: Home, files: ChangeFiles, table: str) -> list[list[int]]:
 
 
 def test_a_file_that_grew(home: Home, files: ChangeFiles) -> None:
-    files.grow(("t", 1), [rows(1, 2), rows(3)])
-    files.grow(("t", 1), [rows(4)])
+    files.grow(7, ("t", 1), [rows(1, 2), rows(3)])
+    files.grow(7, ("t", 1), [rows(4)])
     files.write(7, {("t", 1): [rows(5), rows(6)], ("u", 1): [rows(1)]}, few=False)
-    files.grow(("t", 1), [rows(7, 13)])
+    files.grow(7, ("t", 1), [rows(7, 13)])
     files.write(7, {}, few=False)
     files.finish()
     assert written(home, files, "t") == [[1, 2, 3, 4, 5, 6], [7, 13]]
@@ -70,7 +70,7 @@ def test_a_file_that_grew(home: Home, files: ChangeFiles) -> None:
 
 
 def test_earlier_shapes_come_first(home: Home, files: ChangeFiles) -> None:
-    files.grow(("t", 2), [rows(5)])
+    files.grow(7, ("t", 2), [rows(5)])
     files.write(7, {("t", 1): [rows(1)], ("t", 2): [rows(6)]}, few=True)
     files.finish()
     assert written(home, files, "t") == [[1], [5, 6]]
@@ -78,7 +78,7 @@ def test_earlier_shapes_come_first(home: Home, files: ChangeFiles) -> None:
 
 
 def test_nothing_is_written_before_its_file_ends(home: Home, files: ChangeFiles) -> None:
-    files.grow(("t", 1), [rows(1)])
+    files.grow(7, ("t", 1), [rows(1)])
     files.finish()
     assert files.written == {}
 
@@ -88,14 +88,14 @@ def test_an_error_is_not_lost(files: ChangeFiles) -> None:
         raise PenstockError("no", hint="-")
 
     files._form_of = refuse
-    files.grow(("t", 1), [rows(1)])
+    files.grow(7, ("t", 1), [rows(1)])
     with pytest.raises(PenstockError):
         files.finish()
 
 
 def test_texts_have_statistics_only_where_a_file_may_become_one_of_a_table(home: Home, files: ChangeFiles) -> None:
-    files.grow(("t", 1), [rows(1, 2)])
-    files.grow(("u", 1), [rows(1, 2, weight=-1)])
+    files.grow(7, ("t", 1), [rows(1, 2)])
+    files.grow(7, ("u", 1), [rows(1, 2, weight=-1)])
     files.write(7, {}, few=False)
     files.finish()
     told = {table: pq.read_metadata(home.path(files.written[table][0].path)).row_group(0) for table in "tu"}
