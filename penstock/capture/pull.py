@@ -24,7 +24,7 @@ from penstock.lsn import Lsn
 
 _RANGE = 192 << 20  # bytes of WAL
 _SHORTEST = 16 << 20  # each has a price of its own
-_LAST = 1 << 20  # a remainder that is left to the stream
+_LAST = 1 << 20  # a remainder that is left to the stream, once or, by a server that goes on writing, twice
 _FUTILE = 64 << 20  # so long from the restart point without a message: inside of a transaction that a range cannot hold
 _COPIES = 2
 
@@ -85,7 +85,8 @@ class PullReader:
         """For the range behind all others, if there is one; returns how far the log was flushed."""
         here = copy.position()
         remaining = self._remaining(here.flushed)
-        if not remaining:
+        enough = remaining < _LAST and not self._first and self._asked_until >= self.until
+        if enough or not remaining:
             return here.flushed
         way = self._asked_until - here.restart
         wanted = _SHORTEST if self._first else min(_RANGE, max(remaining // _COPIES, _SHORTEST))

@@ -57,12 +57,9 @@ def takes_files(folder: Path, version: int, schema: Schema, files: Sequence[Path
 
 
 def _is_quick(file: Path) -> bool:
-    """Whether it is one of many rows that were encoded fast; older ones were compressed by LZ4."""
+    """Whether it is one of many rows that were encoded fast: it has one compression for all its columns, LZ4."""
     footer = pq.read_metadata(file)
-    if not footer.num_row_groups:
-        return False
-    columns = [footer.row_group(0).column(index) for index in range(footer.num_columns)]
-    return any(one.compression.startswith("LZ4") or "DELTA_BINARY_PACKED" in one.encodings for one in columns)
+    return bool(footer.num_row_groups and footer.row_group(0).column(0).compression.startswith("LZ4"))
 
 
 def create(folder: Path, schema: Schema, files: Sequence[Path], stamp: Stamp, made_with: Mapping[str, str]) -> None:

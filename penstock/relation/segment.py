@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -158,7 +158,7 @@ def _quick(schema: pa.Schema) -> dict[str, Any]:
     less room."""
     packed = [field.name for field in schema if field.name not in _REPEATED and _is_integer(field.type)]
     return {
-        "compression": "snappy",
+        "compression": "lz4",
         "use_dictionary": _REPEATED,
         "store_decimal_as_integer": True,
         "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
@@ -188,13 +188,13 @@ class SegmentWriter:
         folder: str,
         attempt: int,
         *,
-        first: int = 0,
+        numbers: Iterator[int] | None = None,
         durable: Callable[[Path], None] | None = None,
     ) -> None:
         self._home = home
         self._folder = folder
         self._attempt = attempt
-        self.count = first  # of files that have a name
+        self._numbers = numbers or count(1)
         self._durable = durable or make_durable
 
     def write(self, rows: pa.Table, low: int, high: int, *, version: int = 1, form: Form = "settled") -> Segment:
@@ -218,8 +218,7 @@ class SegmentWriter:
     def next_path(self) -> Path:
         folder = self._home.segments(self._folder, datetime.now(UTC))
         _durable_folder(folder, self._home.changelog())
-        self.count += 1
-        return folder / f"{stem_of(self._folder)}_a{self._attempt:08d}-{self.count:04d}.parquet"
+        return folder / f"{stem_of(self._folder)}_a{self._attempt:08d}-{next(self._numbers):04d}.parquet"
 
     def adopt(self, files: Iterable[Path], position: int, *, version: int = 1) -> list[Segment]:
         """Take over finished Parquet files that Spark wrote on the same file system."""

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from penstock import capture
+from penstock.capture.bulk import Buffer
 from penstock.capture.feed import Feed
 from penstock.capture.pull import PullReader
 from penstock.capture.stream import PluginOptions
@@ -97,3 +98,20 @@ def test_one_copy_reads_it_all_where_there_is_no_slot_for_a_second(db, source_db
         assert commits(PullReader(source_db, "pulled", backlog, OPTIONS)) == peeked(db)
     finally:
         db.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name LIKE 'other%'")
+
+
+def test_it_ends_though_the_server_goes_on_writing(db, source_db, backlog, monkeypatch):
+    """What is written during a range is not pulled for its own sake: another range takes longer than to write more."""
+    monkeypatch.setattr(capture.pull, "_LAST", 30_000)
+    monkeypatch.setattr(capture.pull, "_SHORTEST", 1)
+    reader, buffer, ranges = PullReader(source_db, "pulled", backlog, OPTIONS), Buffer(), 0
+    while not reader.finished:
+        chunk = reader.fill(buffer)
+        if chunk is not None and not chunk.messages:
+            ranges += 1
+            assert ranges < 10
+            first = ranges * 100_000
+            more = "INSERT INTO a SELECT i, 'more' FROM generate_series(%s::int, %s::int) i"
+            db.execute(more, [first, first + 50])
+    reader.close()
+    assert ranges > 1

@@ -37,7 +37,7 @@ KINDS = {
     "double precision": (701, -1, "float8send", st.binary(min_size=8, max_size=8)),
     "date": (1082, -1, "date_send", st.integers(-700_000, 2_900_000).map(lambda day: struct.pack("!i", day))),
     "timestamp with time zone": (
-        1184, -1, "timestamptz_send", st.integers(-(10**17), 10**17).map(lambda micros: struct.pack("!q", micros)),
+        1184, -1, "timestamptz_send", st.integers(-6 * 10**16, 10**17).map(lambda micros: struct.pack("!q", micros)),
     ),
     "text": (25, -1, "textsend", st.text("aé€", max_size=9).map(str.encode)),
     "numeric(12,2)": (1700, (12 << 16) + 2 + 4, "numeric_send", st.integers(-(10**11), 10**11).map(numeric)),
