@@ -64,7 +64,8 @@ class ChangeFiles:
             self.finish()
             written: list[Path] = []
             for of in sorted(waiting):
-                self.written.setdefault(of[0], []).extend(self._write(attempt, of, waiting[of], written.append))
+                writer = self._segments(attempt, of[0], written.append)
+                self.written.setdefault(of[0], []).extend(self._write(writer, of, waiting[of]))
             self._rounds.append([self._disk.submit(make_durable, *written)] if written else [])
             return
         self._wait(most=len(self._writers) - 1)
@@ -74,7 +75,8 @@ class ChangeFiles:
             if of in growing:
                 end = self._writers[0].submit(growing[of].end, parts)
             else:
-                end = self._writers[0].submit(self._write, attempt, of, parts, make_durable)
+                writer = self._segments(attempt, of[0], make_durable)
+                end = self._writers[0].submit(self._write, writer, of, parts)
             self._ended.append((of[0], end))
             self._since.append(end)
         self._rounds.append(self._since)
@@ -100,11 +102,10 @@ class ChangeFiles:
         while len(self._rounds) > most:
             _done(self._rounds.popleft())
 
-    def _write(self, attempt: int, of: Version, parts: list[pa.Table], durable: Durable) -> list[Segment]:
+    def _write(self, writer: SegmentWriter, of: Version, parts: list[pa.Table]) -> list[Segment]:
         table, version = of
         if not parts:
             return []
-        writer = self._segments(attempt, table, durable)
         pieces = self._copies.split(table, pa.concat_tables(parts))
         return [
             writer.write(part, *_positions(part), version=version, form=self._form_of(table, part))

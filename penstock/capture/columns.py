@@ -57,9 +57,8 @@ def whole_columns(table: SourceTable, data: Bytes, framed: Ints, formats: Bytes 
     found, place = [], 0
     for index in range(len(columns)):
         if kinds[index] == kernel.PLACE:
-            fields = Fields(data, offsets[place], lengths[place])
-            format = BINARY if formats is None else int(formats[index])
-            found.append(_column(table, index, format, fields))
+            format = 0 if nulls[index] == count else BINARY if formats is None else int(formats[index])
+            found.append(_column(table, index, format, Fields(data, offsets[place], lengths[place])))
             place += 1
             continue
         here = slice(int(starts[index]), int(starts[index]) + count * int(kinds[index]))

@@ -306,8 +306,10 @@ class Captures:
         for one in [name] if name else list(self._open):
             ingest = self._open.pop(one, None)
             if ingest is not None:
-                ingest.close()
-                ingest.lease.release()
+                try:
+                    ingest.close()
+                finally:
+                    ingest.lease.release()
 
     def remove(self, name: str, *, force: bool = False) -> None:
         """Drop the slot and the publication, then everything here. `force` forgets a server that is gone."""

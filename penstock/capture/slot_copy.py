@@ -10,8 +10,6 @@ committed by a record that begins before it: two copies that meet at an LSN miss
 from __future__ import annotations
 
 import secrets
-import select
-import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -22,12 +20,11 @@ from psycopg.pq import ExecStatus
 
 from penstock import failpoint
 from penstock.capture.bulk import Buffer, BulkReader, Chunk
-from penstock.capture.connection import connect_replication, translate, translated
+from penstock.capture.connection import connect, translate, translated
 from penstock.capture.continuity import check_unmoved
 from penstock.capture.kernels.frames import PULL
-from penstock.capture.messages import malformed, standby_status
-from penstock.capture.stream import PluginOptions, start_replication
-from penstock.errors import SourceUnreachable
+from penstock.capture.messages import malformed
+from penstock.capture.stream import PluginOptions
 from penstock.lsn import Lsn
 
 OLDEST = 140000  # the binary form, and cheap copies of slots
@@ -37,7 +34,6 @@ _HEADER = 19  # of a binary COPY: signature, flags, length of an extension that 
 # logical_decoding_work_mem beside it.
 _ROOM = "256MB"
 _LEAVE = 2.0  # seconds for the server to be told that nobody reads any more
-_PATIENCE, _TICK = 30.0, 1.0  # seconds for a WAL sender to stop at once, and between looks at the clock
 _ENDED = {ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK}
 
 _COPY_SLOT = "SELECT pg_copy_logical_replication_slot(%s, %s, true)"
@@ -79,11 +75,8 @@ class SlotCopy:
         self._options = replace(options, streaming=False, two_phase=False).of(OLDEST) | {"proto_version": "1"}
         self._copy: BulkReader | None = None
         self._headed = False
-        self._heard = False
         self.busy = False
-        # A WAL sender takes statements too, if they come without parameters.
-        self._connection = connect_replication(dsn, work_mem=_ROOM, idle_session_timeout="0")
-        self._connection.cursor_factory = psycopg.ClientCursor
+        self._connection = connect(dsn, work_mem=_ROOM)
         self.socket = self._connection.pgconn.socket
         self._slot = slot
         self._name = f"{slot[:48]}_{secrets.token_hex(4)}"
@@ -107,41 +100,12 @@ class SlotCopy:
         options = [sql.Literal(text) for pair in self._options.items() for text in pair]
         name = sql.Literal(self._name)
         command = _CHANGES.format(name, sql.Literal(str(end)), sql.SQL(", ").join(options))
-        if here.confirmed < start and self._heard:
-            command = _ADVANCE.format(name, sql.Literal(str(start))) + command  # reads the log without decoding it
-        elif here.confirmed < start:
-            self._tell(start)
+        if here.confirmed < start:  # reads the log without decoding it
+            command = _ADVANCE.format(name, sql.Literal(str(start))) + command
         with translated():
             self._connection.pgconn.send_query(command.as_bytes(self._connection))
             self._connection.pgconn.flush()
         self.messages, self._headed, self.busy = 0, False, True
-
-    def _tell(self, start: Lsn) -> None:
-        """Move on to `start` by the word of a consumer that has everything before it. An advance reads the log up to
-        there, a fifth of what the range itself costs. But a session hears its consumer only once: after the first
-        stream, the server takes the end of every later one as said already."""
-        start_replication(self._connection, self._name, start, self._options)
-        self._heard = self.busy = True
-        self._copy = sent = BulkReader(self._connection)
-        with translated():
-            pgconn = self._connection.pgconn
-            pgconn.put_copy_data(standby_status(start, reply=False))
-            pgconn.put_copy_end()
-            pgconn.flush()
-        until = time.monotonic() + _PATIENCE
-        while self.busy:
-            sent.read(_TICK)  # what comes here is nobody's
-            if sent.finished:
-                self._end()
-                select.select([self.socket] if self.busy else [], [], [], _TICK if self.busy else 0)
-            if time.monotonic() > until:
-                raise SourceUnreachable(
-                    f"the WAL sender of slot {self._name} did not stop within {_PATIENCE:.0f} s",
-                    hint="The call may be repeated; nothing was skipped.",
-                )
-        moved = self.position().confirmed
-        if moved != start:
-            raise malformed(f"a copy of slot {self._slot} at {moved}, which was moved to {start}")
 
     def fill(self, buffer: Buffer) -> Chunk | None:
         """What is there of the range under way."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus
 
 from penstock.capture.bulk import Buffer, BulkReader, Chunk
-from penstock.capture.connection import Connection, connect_replication, translate, translated
+from penstock.capture.connection import connect_replication, translate, translated
 from penstock.capture.messages import standby_status
 from penstock.errors import SourceError, SourceUnreachable
 from penstock.lsn import Lsn
@@ -77,12 +76,24 @@ class WalStream:
         self.statuses = 0
         self._connection = connect_replication(dsn)
         try:
-            start_replication(self._connection, slot, start, options.of(self._connection.info.server_version))
+            self._start(slot, start, options)
         except BaseException:
             self._connection.close()
             raise
         self._reader = BulkReader(self._connection)
         self.socket = self._reader.socket
+
+    def _start(self, slot: str, start: Lsn, options: PluginOptions) -> None:
+        listed = sql.SQL(", ").join(
+            sql.SQL("{} {}").format(sql.Identifier(name), sql.Literal(value))
+            for name, value in options.of(self._connection.info.server_version).items()
+        )
+        command = sql.SQL("START_REPLICATION SLOT {} LOGICAL {} ({})").format(
+            sql.Identifier(slot), sql.SQL(str(start)), listed
+        )
+        result = self._connection.pgconn.exec_(command.as_bytes(self._connection))
+        if result.status != ExecStatus.COPY_BOTH:
+            raise translate(error_from_result(result))
 
     @property
     def gathering(self) -> bool:
@@ -153,19 +164,6 @@ class WalStream:
         return SourceUnreachable(
             "the server ended the replication stream", hint="It is shutting down; open the source again later."
         )
-
-
-def start_replication(connection: Connection, slot: str, start: Lsn, options: Mapping[str, str]) -> None:
-    """Have a WAL sender stream a slot from `start`: the connection is in COPY BOTH state then."""
-    listed = sql.SQL(", ").join(
-        sql.SQL("{} {}").format(sql.Identifier(name), sql.Literal(value)) for name, value in options.items()
-    )
-    command = sql.SQL("START_REPLICATION SLOT {} LOGICAL {} ({})").format(
-        sql.Identifier(slot), sql.SQL(str(start)), listed
-    )
-    result = connection.pgconn.exec_(command.as_bytes(connection))
-    if result.status != ExecStatus.COPY_BOTH:
-        raise translate(error_from_result(result))
 
 
 def _quoted(name: str) -> str:

@@ -12,7 +12,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count, groupby
@@ -97,22 +97,32 @@ class Encoded:
 
     def append(self, rows: pa.Table) -> None:
         """As row groups of their own."""
-        with writing(self.path) if self.path else nullcontext():
+        with self._whole_or_gone(self.path):
             self._writer.write_table(rows, row_group_size=_ROW_GROUP)
 
     def end(self, path: Path) -> tuple[str, pq.FileMetaData]:
         """The file is whole: its checksum, and what it says of itself."""
-        with writing(path):
+        with self._whole_or_gone(path):
             self._writer.close()
             return self._sink.end(path), self._footers[0]
 
     def abandon(self) -> None:
-        """It will not end."""
-        with suppress(OSError):  # what goes anyway may not fit either
+        """It will not end; its room is free."""
+        self._sink.abandon()
+        with suppress(RuntimeError):  # of a file whose rows failed, Arrow has no footer to show
             self._writer.close()
-            self._sink.stream.close()
+        self._sink.stream.close()
         if self.path is not None:
             self.path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _whole_or_gone(self, path: Path | None) -> Iterator[None]:
+        try:
+            with writing(path) if path else nullcontext():
+                yield
+        except BaseException:
+            self.abandon()
+            raise
 
 
 class _Memory:
@@ -124,13 +134,20 @@ class _Memory:
         path.write_bytes(content)
         return checksum_of(content)
 
+    def abandon(self) -> None:
+        """Nothing is held but memory."""
+
 
 class _File:
-    """Written from its begin to its end; the checksum grows with it."""
+    """Written from its begin to its end; the checksum grows with it.
+
+    It and Arrow's stream hold each other until the stream is closed, and an open file holds its room though it has no
+    name any more: whoever does not end it abandons it, and what the stream still has for it then goes nowhere.
+    """
 
     def __init__(self, path: Path) -> None:
         with writing(path):
-            self._file = path.open("wb")
+            self._file = path.open("wb", buffering=0)
         self._checksum = 0
         self.stream = pa.BufferedOutputStream(pa.PythonFile(self, "w"), _TOGETHER)
 
@@ -138,12 +155,18 @@ class _File:
         self.stream.close()
         return spelled_checksum(self._checksum)
 
+    def abandon(self) -> None:
+        self._file.close()
+
     def write(self, content: bytes) -> int:
         self._checksum = zlib.crc32(content, self._checksum)
-        return self._file.write(content)
+        rest = memoryview(content)
+        while rest and not self._file.closed:
+            rest = rest[self._file.write(rest) :]
+        return len(content)
 
     def flush(self) -> None:
-        self._file.flush()
+        """Nothing waits here."""
 
     def close(self) -> None:
         self._file.close()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import resource
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from faults.consumer import Consumer, write
+from full_disk import largest_file
 from servers import server_version
 
 import penstock
@@ -19,17 +18,6 @@ from penstock.errors import StorageFull
 
 NOISE = "SELECT g, (SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 10) WHERE g > 0)"
 OPTIONS = {"assume_no_truncate": True} if server_version() < 11 else {}
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """No file of this process may grow past `size`: to whoever writes it, the disk is full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.fixture

@@ -118,7 +118,7 @@ def values(data, marked, rows, kinds, numerics, starts, out, valid, nulls, offse
                     return False
                 length = int32(data, at + mark)
                 at += mark + 4
-                if at + length > end or length < NULL:
+                if at + length > end or length < (0 if marked else NULL):
                     return False
             if length < 0:
                 valid[column, row >> 3] &= ~(1 << (row & 7))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from full_disk import largest_file
 
 from penstock.capture.change_files import ChangeFiles
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StorageFull
 from penstock.relation.home import Home
 from penstock.relation.segment import Form
 
@@ -110,3 +114,26 @@ def test_files_of_few_rows_are_there_when_it_is_finished(home: Home, files: Chan
     assert written(home, files, "t") == [[1, 2], [3]]
     assert written(home, files, "u") == [[4]]
     assert {one.segment for one in home.owed} == {one for done in files.written.values() for one in done}
+
+
+def test_no_room(home: Home, files: ChangeFiles) -> None:
+    """The error says so, wherever it is met, and nothing holds the room of files that are gone."""
+    dice = random.Random(1)
+    many = [rows(*(dice.getrandbits(50) for _ in range(150_000))) for _ in range(2)]
+    with largest_file(100_000):
+        for part in many:
+            files.grow(7, ("t", 1), [part])
+            files.write(7, {("u", 1): [part]}, few=False)
+            with pytest.raises(StorageFull):
+                files.finish()
+            files._since, files._ended = [], []
+        files.grow(7, ("t", 1), [many[0]])
+        files.close()
+    assert not list(home.changelog().rglob("*.parquet"))
+    assert not [one for one in Path("/proc/self/fd").iterdir() if "parquet (deleted)" in _target(one)]
+
+
+def _target(link: Path) -> str:
+    with suppress(FileNotFoundError):  # that of the listing itself
+        return os.readlink(link)
+    return ""

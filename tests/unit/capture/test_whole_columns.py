@@ -130,3 +130,21 @@ def test_a_number_of_another_width_is_left_to_the_careful_way():
     assert whole_columns(table(["integer"], nullable=True), data, found) is None
     with pytest.raises(RowRefused, match="wrong length"):
         placed_columns(table(["integer"], nullable=True), data, found)
+
+
+def test_nothing_but_null_needs_no_known_form():
+    columns = (Column.of("id", PgType(23, -1, "integer")), Column.of("v", PgType(3614, -1, "tsvector")))
+    here = SourceTable("public", "t", 1, Schema(columns, ("id",), ReplicaIdentity.FULL), ("int4send", "tsvectorsend"))
+    data, found = framed([[b"\0\0\0\1", None]], marked=True)
+    quick, careful = whole_columns(here, data, found), placed_columns(here, data, found)[0]
+    assert quick is not None
+    assert [one.to_pylist() for one in quick] == [one.to_pylist() for one in careful] == [[1], [None]]
+
+
+def test_a_field_that_is_marked_has_no_negative_length():
+    data, found = framed([[b"", b"\0\0\0\1"]], marked=True)
+    data[1:5] = 0xFF
+    here = table(["text", "integer"], nullable=True)
+    assert whole_columns(here, data, found) is None
+    with pytest.raises(RowRefused, match="framing"):
+        placed_columns(here, data, found)
