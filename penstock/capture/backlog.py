@@ -364,17 +364,14 @@ class Backlog:
         return part.stamped.slice(start - part.offset, end - start)
 
     def _stamp(self, positions: Ints) -> Stamp:
-        commits = self._commits[_commits_of(positions, self._commits[:, TXN_ROWS])]
-        return Stamp(commits[:, TXN_LSN], commits[:, TXN_TS] + PG_EPOCH_MICROS, commits[:, TXN_XID])
-
-
-def _commits_of(positions: Ints, ends: Ints) -> Ints:
-    """The number of the first commit that ends behind each position.
-
-    >>> [_commits_of(np.array(some), np.array([2, 2, 5, 9])).tolist() for some in ([1, 2, 3, 4, 5, 6], [0, 4, 8])]
-    [[0, 2, 2, 2, 3, 3], [0, 2, 3]]
-    """
-    first, count = positions[0], len(positions)
-    if positions[-1] - first + 1 != count:
-        return np.searchsorted(ends, positions, side="right")
-    return np.repeat(np.arange(len(ends)), np.diff(np.clip(ends - first, 0, count), prepend=0))
+        """The commit of each position is the first that ends behind it."""
+        ends = self._commits[:, TXN_ROWS]
+        columns = (self._commits[:, place] for place in (TXN_LSN, TXN_TS, TXN_XID))
+        first, count = positions[0], len(positions)
+        if positions[-1] - first + 1 == count:
+            rows = np.diff(np.clip(ends - first, 0, count), prepend=0)  # of each commit
+            lsns, times, xids = (np.repeat(column, rows) for column in columns)
+        else:
+            which = np.searchsorted(ends, positions, side="right")
+            lsns, times, xids = (column[which] for column in columns)
+        return Stamp(lsns, times + PG_EPOCH_MICROS, xids)

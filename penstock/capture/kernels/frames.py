@@ -13,7 +13,7 @@ from penstock.capture.kernels.big_endian import int16 as _int16
 from penstock.capture.kernels.big_endian import int32 as _int32
 from penstock.capture.kernels.big_endian import int64 as _int64
 from penstock.capture.kernels.big_endian import uint32 as _uint32
-from penstock.capture.kernels.compiled import kernel
+from penstock.capture.kernels.compiled import fetch, kernel
 
 OK, NO_ROOM, MALFORMED = 0, 1, 2
 
@@ -40,6 +40,7 @@ _B, _C, _D, _E, _I, _K, _N, _O, _P, _S, _T, _U = (ord(c) for c in "BCDEIKNOPSTU"
 _b, _k, _n, _t, _u, _w = (ord(c) for c in "bkntuw")
 _XLOG_HEADER = 25  # 'w', start LSN, end LSN, server time
 _COPY_HEADER = 6  # field count, length
+_AHEAD = 8  # messages: a scan takes less time than what it reads takes to come from memory
 
 
 @kernel("int64(uint8[::1], int64, int64, int64)")
@@ -170,9 +171,11 @@ def scan_wal(data, start, ends, messages, framing, state, rows, transactions, co
     Changes become rows, Commits close transactions, keepalives go into `state`; Relation and every other message is
     listed in `controls` for Python. With NO_ROOM the caller makes the arrays larger and scans the chunk again.
     """
-    row, txn, control = 0, 0, 0
+    row, txn, control, here = 0, 0, 0, data.ctypes.data
     for message in range(messages):
         end = ends[message]
+        if message + _AHEAD < messages:
+            fetch(here + ends[message + _AHEAD])
         at = start
         start = end
         if framing == STREAM:
