@@ -30,7 +30,7 @@ from penstock.lsn import Lsn
 OLDEST = 140000  # the binary form, and cheap copies of slots
 _HEADER = 19  # of a binary COPY: signature, flags, length of an extension that nobody uses
 # The server holds a decoded range in memory up to this, and otherwise in a file, which costs a tenth of the decoding.
-# The longest range of rows with 30 columns fits (pull.py). Decoding itself may take logical_decoding_work_mem beside it.
+# The longest range of rows with 30 columns fits. Decoding itself may take logical_decoding_work_mem beside it.
 _ROOM = "256MB"
 _LEAVE = 2.0  # seconds for the server to be told that nobody reads any more
 _ENDED = {ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK}
