@@ -177,7 +177,7 @@ class _File:
 
 
 def _quick(schema: pa.Schema) -> dict[str, Any]:
-    """How many rows are encoded fast. Differences of integers take a quarter less time than their compression, and much
+    """How many rows are encoded fast. Differences of integers take a third less time than their compression, and much
     less room."""
     packed = [field.name for field in schema if field.name not in _REPEATED and _is_integer(field.type)]
     return {

@@ -101,7 +101,7 @@ def values(data, marked, rows, kinds, numerics, starts, out, valid, nulls, offse
             return False
         for column in range(kinds.size):
             kind = kinds[nb.uint64(column)]
-            # Most values: mark and length in one look. Whatever is in front of a value has no more bytes than both.
+            # Most values: mark and length in one look at eight bytes, which all are the field's own.
             if kind == 8 and at + mark + 12 <= end and int64(data, at) >> shift == eight:
                 words[nb.uint64((starts[nb.uint64(column)] >> 3) + row)] = int64(data, at + mark + 4)
                 at += mark + 12
