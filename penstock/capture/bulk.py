@@ -18,8 +18,8 @@ from penstock.capture.kernels import libpq
 from penstock.capture.kernels.frames import STREAM
 from penstock.errors import SourceUnreachable
 
-_BUFFER, _MESSAGES = 8 << 20, 1 << 16
-_ENOUGH, _PATIENCE = 4 << 20, 5  # bytes, milliseconds
+_BUFFER, _MESSAGES = 16 << 20, 1 << 16
+_ENOUGH, _PATIENCE = 12 << 20, 5  # bytes, milliseconds
 # A WAL sender sends every row by itself, and its socket holds some 280 of them: it is emptied in this rhythm, and so
 # seldom that server and reader need not wake each other for each row.
 _STEADY_ENOUGH, _STEADY_PAUSE, _STEADY_LONGEST = 512 << 10, 0.0005, 0.02  # bytes, seconds, seconds

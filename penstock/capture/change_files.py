@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.capture.home_copy import HomeCopies
+from penstock.relation.encoded import Encoded
 from penstock.relation.home import Home
 from penstock.relation.rotation import ROTATION
-from penstock.relation.segment import Encoded, Form, Segment, SegmentWriter, make_durable
+from penstock.relation.segment import Form, Segment, SegmentWriter, make_durable
 from penstock.zset import WEIGHT
 
 Version = tuple[str, int]

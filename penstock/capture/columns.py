@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.capture.binary_columns import from_binary, from_numbers, limit_of, width_of
+from penstock.capture.binary_columns import from_binary, from_numbers
 from penstock.capture.discover import SourceTable
 from penstock.capture.fields import BINARY, TEXT, Bytes, Fields, Ints, Numbers, ValueRefused
 from penstock.capture.kernels import columns as kernel
@@ -37,12 +37,7 @@ def whole_columns(table: SourceTable, data: Bytes, framed: Ints, formats: Bytes 
 
     `framed` has FIRST, END, IMAGE, OLD and COUNT of each row; `formats` are those of a COPY, whose fields do not tell.
     """
-    count, columns = len(framed), table.schema.columns
-    kinds = np.array([width_of(one.arrow, send) for one, send in zip(columns, table.sends, strict=True)], np.uint8)
-    numerics = np.zeros((len(columns), 3), np.int64)
-    for number in np.flatnonzero(kinds == kernel.DECIMAL):
-        arrow = columns[number].arrow
-        numerics[number] = np.array([arrow.scale, *limit_of(arrow)], np.uint64).view(np.int64)
+    count, columns, kinds = len(framed), table.schema.columns, table.layout.widths
     ends = np.cumsum(-(-kinds.astype(np.int64) * count // _ALIGNED) * _ALIGNED)
     starts = np.concatenate([[0], ends[:-1]])
     room = pa.allocate_buffer(int(ends[-1]) if len(ends) else 0)
@@ -51,7 +46,7 @@ def whole_columns(table: SourceTable, data: Bytes, framed: Ints, formats: Bytes 
     nulls = np.zeros(len(columns), np.int64)
     offsets, lengths = (np.empty((int((kinds == kernel.PLACE).sum()), count), np.int64) for _ in range(2))
     if not kernel.values(
-        data, formats is None, framed, kinds, numerics, starts, out, valid, nulls, offsets, lengths
+        data, formats is None, framed, kinds, table.layout.numerics, starts, out, valid, nulls, offsets, lengths
     ) or any(null and not column.nullable for null, column in zip(nulls, columns, strict=True)):
         return None
     found, place = [], 0
@@ -86,23 +81,22 @@ def placed_columns(table: SourceTable, data: Bytes, framed: Ints, formats: Bytes
 
 
 def _column(table: SourceTable, index: int, format: int, fields: Fields) -> pa.Array:
-    column = table.schema.columns[index]
+    arrow = table.layout.types[index]
     try:
         if format == TEXT:
-            return from_text(fields, column.arrow)
+            return from_text(fields, arrow)
         if format == BINARY:
-            return from_binary(fields, column.arrow, table.sends[index])
-        return pa.nulls(len(fields), column.arrow)
+            return from_binary(fields, arrow, table.sends[index])
+        return pa.nulls(len(fields), arrow)
     except ValueRefused as refused:
-        raise RowRefused(_refusal(table, column, refused), refused.row) from None
+        raise RowRefused(_refusal(table, table.schema.columns[index], refused), refused.row) from None
 
 
 def _numbers(table: SourceTable, index: int, numbers: Numbers) -> pa.Array:
-    column = table.schema.columns[index]
     try:
-        return from_numbers(numbers, column.arrow, table.sends[index])
+        return from_numbers(numbers, table.layout.types[index], table.sends[index])
     except ValueRefused as refused:
-        raise RowRefused(_refusal(table, column, refused), refused.row) from None
+        raise RowRefused(_refusal(table, table.schema.columns[index], refused), refused.row) from None
 
 
 def _typed(values: Bytes, width: int) -> np.ndarray:

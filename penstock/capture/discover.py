@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from penstock.capture.config import Partitions, with_schema
 from penstock.capture.connection import Connection, connect, translated
 from penstock.capture.evolution import SchemaChange
 from penstock.capture.foreign_keys import foreign_keys
+from penstock.capture.layout import Layout
 from penstock.capture.partitions import VIA_ROOT, check_roots, leaves_of, of_schema
 from penstock.capture.server_types import ServerTypes
 from penstock.errors import ConfigError, NotFound, NotYet, SourceError, UnsafeTable
@@ -87,6 +89,10 @@ class SourceTable:
     @property
     def spelled(self) -> str:
         return spell(self.schema_name, self.table_name)
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout.of(self.schema.columns, self.sends)
 
 
 @dataclass(frozen=True)

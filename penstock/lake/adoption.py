@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 
 from penstock.lake import delta_commit
 from penstock.lake.delta_log import Stamp
+from penstock.parquet.footer import CREATOR
 from penstock.relation.schema import Schema
 from penstock.relation.segment import sync
 
@@ -57,9 +58,11 @@ def takes_files(folder: Path, version: int, schema: Schema, files: Sequence[Path
 
 
 def _is_quick(file: Path) -> bool:
-    """Whether it is one of many rows that were encoded fast: it has one compression for all its columns, LZ4."""
+    """Whether it is one of many rows that were encoded fast: by our own writer, or by Arrow's with LZ4 for all columns,
+    as older ones and those with nested columns are."""
     footer = pq.read_metadata(file)
-    return bool(footer.num_row_groups and footer.row_group(0).column(0).compression.startswith("LZ4"))
+    by_arrow = footer.num_row_groups and footer.row_group(0).column(0).compression.startswith("LZ4")
+    return bool(footer.created_by.startswith(CREATOR) or by_arrow)
 
 
 def create(folder: Path, schema: Schema, files: Sequence[Path], stamp: Stamp, made_with: Mapping[str, str]) -> None:

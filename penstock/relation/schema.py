@@ -101,10 +101,18 @@ class Schema:
 
     def arrow_changes(self) -> pa.Schema:
         """The rows with what a settled change knows beside them."""
-        return pa.schema([*self.arrow(), *CHANGE_FIELDS])
+        return self._changes
 
     def arrow_raw(self) -> pa.Schema:
         """The rows as captured, before settling."""
+        return self._raw
+
+    @cached_property
+    def _changes(self) -> pa.Schema:
+        return pa.schema([*self.arrow(), *CHANGE_FIELDS])
+
+    @cached_property
+    def _raw(self) -> pa.Schema:
         return pa.schema([*self.arrow(), *RAW_FIELDS])
 
     def to_json(self) -> str:

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count, groupby
@@ -27,32 +25,24 @@ from penstock.errors import StorageDamaged
 from penstock.fitted import fitted
 from penstock.relation.description import (
     Ranges,
-    checksum_of,
     described,
     file_checksum,
     positions_of,
     ranges_of,
-    spelled_checksum,
     times_of,
 )
+from penstock.relation.encoded import Encoded
 from penstock.relation.home import Home, Owed, stem_of
 from penstock.relation.recent_files import RECENT
 from penstock.relation.rotation import ROTATION, Rotation
 from penstock.relation.schema import Schema
 from penstock.relation.storage import writing
-from penstock.zset import RAW_FIELDS
 
 Form = Literal["raw", "settled"]
 # Where the segments of a round that is being computed are: after everything committed, until it has a number.
 PENDING = 1 << 62
-_ROW_GROUP = 128 * 1024
 _FEW, _MANY = 100, 20_000
 _MOST_OWED = 2_000  # descriptions: where nobody takes a step of the upkeep, they are written at once
-# Dictionaries of all columns cost four times the rest of the writing, and more room: values of a change rarely repeat.
-_REPEATED = [field.name for field in RAW_FIELDS if field.name != "_seq"]
-_SMALL = {"compression": "zstd", "use_dictionary": _REPEATED}
-_TOGETHER = 1 << 20  # bytes that are written as one
-_LONG_DIGITS = 18  # of decimals that a word holds
 
 
 @dataclass(frozen=True)
@@ -75,128 +65,6 @@ class Segment:
     def from_row(cls, row: Mapping[str, Any]) -> Segment:
         """As the catalog holds it."""
         return cls(**{**row, "ranges": {name: (low, high) for name, (low, high) in row["ranges"].items()}})
-
-
-class Encoded:
-    """Rows as they are in their file: in memory, or, where there are many, already in the file at `to`.
-
-    Of few, nothing is won by compressing them well, and to make zstd ready takes longer than the rest.
-    Where there are many, somebody is behind: encoding them fast counts for more. Then texts have statistics only in a
-    file that may become one of a table, which one that `removes` rows never does: they take an eighth of the time.
-    """
-
-    def __init__(self, schema: pa.Schema, *, to: Path | None = None, few: bool = False, removes: bool = False) -> None:
-        self.path = to
-        self._footers: list[pq.FileMetaData] = []
-        self._sink = _File(to) if to else _Memory()
-        layout = _quick(schema) if to else _SMALL if not few else {"compression": "snappy", "use_dictionary": False}
-        self._writer = pq.ParquetWriter(
-            self._sink.stream, schema, **layout, metadata_collector=self._footers,
-            write_statistics=_without_texts(schema) if removes else True,
-        )  # fmt: skip
-
-    def append(self, rows: pa.Table) -> None:
-        """As row groups of their own."""
-        with self._whole_or_gone(self.path):
-            self._writer.write_table(rows, row_group_size=_ROW_GROUP)
-
-    def end(self, path: Path) -> tuple[str, pq.FileMetaData]:
-        """The file is whole: its checksum, and what it says of itself."""
-        with self._whole_or_gone(path):
-            self._writer.close()
-            return self._sink.end(path), self._footers[0]
-
-    def abandon(self) -> None:
-        """It will not end; its room is free."""
-        self._sink.abandon()
-        with suppress(RuntimeError):  # of a file whose rows failed, Arrow has no footer to show
-            self._writer.close()
-        self._sink.stream.close()
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
-
-    @contextmanager
-    def _whole_or_gone(self, path: Path | None) -> Iterator[None]:
-        try:
-            with writing(path) if path else nullcontext():
-                yield
-        except BaseException:
-            self.abandon()
-            raise
-
-
-class _Memory:
-    def __init__(self) -> None:
-        self.stream = pa.BufferOutputStream()
-
-    def end(self, path: Path) -> str:
-        content = memoryview(self.stream.getvalue())
-        path.write_bytes(content)
-        return checksum_of(content)
-
-    def abandon(self) -> None:
-        """Nothing is held but memory."""
-
-
-class _File:
-    """Written from its begin to its end; the checksum grows with it.
-
-    It and Arrow's stream hold each other until the stream is closed, and an open file holds its room though it has no
-    name any more: whoever does not end it abandons it, and what the stream still has for it then goes nowhere.
-    """
-
-    def __init__(self, path: Path) -> None:
-        with writing(path):
-            self._file = path.open("wb", buffering=0)
-        self._checksum = 0
-        self.stream = pa.BufferedOutputStream(pa.PythonFile(self, "w"), _TOGETHER)
-
-    def end(self, _: Path) -> str:
-        self.stream.close()
-        return spelled_checksum(self._checksum)
-
-    def abandon(self) -> None:
-        self._file.close()
-
-    def write(self, content: bytes) -> int:
-        self._checksum = zlib.crc32(content, self._checksum)
-        rest = memoryview(content)
-        while rest and not self._file.closed:
-            rest = rest[self._file.write(rest) :]
-        return len(content)
-
-    def flush(self) -> None:
-        """Nothing waits here."""
-
-    def close(self) -> None:
-        self._file.close()
-
-    @property
-    def closed(self) -> bool:
-        return self._file.closed
-
-
-def _quick(schema: pa.Schema) -> dict[str, Any]:
-    """How many rows are encoded fast. Differences of integers take a third less time than their compression, and much
-    less room."""
-    packed = [field.name for field in schema if field.name not in _REPEATED and _is_integer(field.type)]
-    return {
-        "compression": "lz4",
-        "use_dictionary": _REPEATED,
-        "store_decimal_as_integer": True,
-        "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
-    }
-
-
-def _is_integer(arrow: pa.DataType) -> bool:
-    """As Parquet has it."""
-    if pa.types.is_decimal(arrow):
-        return bool(arrow.precision <= _LONG_DIGITS)
-    return any(of(arrow) for of in (pa.types.is_integer, pa.types.is_timestamp, pa.types.is_date))
-
-
-def _without_texts(schema: pa.Schema) -> list[str]:
-    return [field.name for field in schema if not (pa.types.is_string(field.type) or pa.types.is_binary(field.type))]
 
 
 class SegmentWriter:
@@ -256,11 +124,13 @@ class SegmentWriter:
 
     def file(self, schema: pa.Schema, *, quick: bool = False, rotation: Rotation = ROTATION) -> SegmentFile:
         """Segments that are written part by part."""
-        return SegmentFile(self, schema, _quick(schema) if quick else _SMALL, rotation)
+        return SegmentFile(self, schema, rotation, quick=quick)
 
-    def finished(self, path: Path, footer: pq.FileMetaData, low: int, high: int, version: int) -> Segment:
+    def finished(
+        self, path: Path, footer: pq.FileMetaData, checksum: str, low: int, high: int, version: int
+    ) -> Segment:
         """A file that was written in parts is whole: make it durable."""
-        return self._described(path, footer, file_checksum(path), low, high, version, "settled")
+        return self._described(path, footer, checksum, low, high, version, "settled")
 
     def _described(
         self, path: Path, footer: pq.FileMetaData, checksum: str, low: int, high: int, version: int, form: Form, *,
@@ -281,51 +151,45 @@ class SegmentWriter:
 class SegmentFile:
     """Settled segments that are written part by part, so that they need not fit into memory: a file at a time."""
 
-    def __init__(self, writer: SegmentWriter, schema: pa.Schema, layout: Mapping[str, Any], rotation: Rotation) -> None:
+    def __init__(self, writer: SegmentWriter, schema: pa.Schema, rotation: Rotation, *, quick: bool) -> None:
         self._writer = writer
         self._schema = schema
-        self._layout = layout
         self._rotation = rotation
-        self._file: pq.ParquetWriter | None = None
+        self._quick = quick
+        self._file: Encoded | None = None
         self._path = Path()
         self._rows = 0
-        self._done: list[tuple[Path, pq.FileMetaData]] = []
+        self._done: list[tuple[Path, str, pq.FileMetaData]] = []
 
     def write(self, rows: pa.Table) -> None:
         if not rows.num_rows:
             return
         if self._file is None:
             self._path, self._rows = self._writer.next_path(), 0
-            with writing(self._path):
-                self._file = pq.ParquetWriter(self._path, self._schema, **self._layout)
-        with writing(self._path):
-            self._file.write_table(rows.select(self._schema.names).cast(self._schema), row_group_size=_ROW_GROUP)
+            self._file = Encoded(self._schema, to=self._path, small=not self._quick)
+        self._file.append(rows.select(self._schema.names).cast(self._schema))
         self._rows += rows.num_rows
-        if self._rotation.full(self._rows, self._path.stat().st_size):
+        if self._rotation.full(self._rows, self._file.bytes):
             self._end()
 
     def _end(self) -> None:
         if self._file is not None:
-            with writing(self._path):
-                self._file.close()
-            self._file = None
-            self._done.append((self._path, pq.read_metadata(self._path)))
+            file, self._file = self._file, None
+            self._done.append((self._path, *file.end(self._path)))
 
     def finish(self, position: int | None, *, version: int = 1) -> list[Segment]:
         """Make what was written durable; without rows there is no file. None: each row has its own position."""
         self._end()
-        positions = [positions_of(footer) if position is None else (position, position) for _, footer in self._done]
+        positions = [positions_of(footer) if position is None else (position, position) for *_, footer in self._done]
         return [
-            self._writer.finished(path, footer, low, high, version)
-            for (path, footer), (low, high) in zip(self._done, positions, strict=True)
+            self._writer.finished(path, footer, checksum, low, high, version)
+            for (path, checksum, footer), (low, high) in zip(self._done, positions, strict=True)
         ]
 
     def abandon(self) -> None:
         if self._file is not None:
-            with suppress(OSError):  # the footer of a file that goes anyway may not fit either
-                self._file.close()
-            self._path.unlink(missing_ok=True)
-        for path, _ in self._done:
+            self._file.abandon()
+        for path, *_ in self._done:
             remove(path)
 
 

@@ -8,6 +8,7 @@ all types.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -152,6 +153,7 @@ def spark_type(arrow: pa.DataType) -> str:
     return _SPARK[arrow]
 
 
+@lru_cache
 def arrow_type(spark: str) -> pa.DataType:
     """The inverse of `spark_type`.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numba as nb
 
-from penstock.capture.kernels.compiled import kernel
+from penstock.compiled import kernel
 
 
 @kernel("int64(uint8[::1], int64)", inline=True)

@@ -7,7 +7,7 @@ import numpy as np
 
 from penstock.capture.kernels.big_endian import int16, int32, int64
 from penstock.capture.kernels.big_endian import uint16 as _uint16
-from penstock.capture.kernels.compiled import kernel
+from penstock.compiled import kernel
 
 _U32 = np.uint64(0xFFFFFFFF)
 _S32 = np.uint64(32)

@@ -11,8 +11,8 @@ import numpy as np
 
 from penstock.capture.kernels.big_endian import byte, int16, int32, int64
 from penstock.capture.kernels.binary import decimal
-from penstock.capture.kernels.compiled import kernel
 from penstock.capture.kernels.frames import BORROWED, KEY, WHOLE
+from penstock.compiled import kernel
 
 NULL, ABSENT = -1, -2
 _b, _n, _t, _u = (ord(c) for c in "bntu")

@@ -13,7 +13,7 @@ from penstock.capture.kernels.big_endian import int16 as _int16
 from penstock.capture.kernels.big_endian import int32 as _int32
 from penstock.capture.kernels.big_endian import int64 as _int64
 from penstock.capture.kernels.big_endian import uint32 as _uint32
-from penstock.capture.kernels.compiled import fetch, kernel
+from penstock.compiled import fetch, kernel
 
 OK, NO_ROOM, MALFORMED = 0, 1, 2
 

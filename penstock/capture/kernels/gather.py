@@ -6,8 +6,8 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from penstock.capture.kernels.compiled import kernel
 from penstock.capture.kernels.libpq import copy_memory
+from penstock.compiled import kernel
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ import llvmlite.binding as llvm
 import numba as nb
 from numba.core import types
 
-from penstock.capture.kernels.compiled import kernel
+from penstock.compiled import kernel
 from penstock.errors import ConfigError
 
 WOULD_BLOCK, DONE, FAILED, FULL = 0, -1, -2, -3

@@ -103,8 +103,8 @@ def test_texts_have_statistics_only_where_a_file_may_become_one_of_a_table(home:
     files.write(7, {}, few=False)
     files.finish()
     told = {table: pq.read_metadata(home.path(files.written[table][0].path)).row_group(0) for table in "tu"}
-    assert [told["t"].column(place).is_stats_set for place in range(4)] == [True, True, True, True]
-    assert [told["u"].column(place).is_stats_set for place in range(4)] == [True, False, True, True]
+    assert [told["t"].column(place).statistics.has_min_max for place in range(4)] == [True, True, True, True]
+    assert [told["u"].column(place).statistics.has_min_max for place in range(4)] == [True, False, True, True]
     assert files.written["u"][0].ranges == {"id": (1, 2)}
 
 

@@ -1,0 +1,189 @@
+"""How the columns of each Arrow type are written: their type in Parquet, their encoding, their values as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct, pack
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.parquet import kernels
+from penstock.parquet.thrift import Value, boolean, i8, i32, struct
+
+BOOLEAN, INT32, INT64, FLOAT, DOUBLE, BYTE_ARRAY, FIXED = 0, 1, 2, 4, 5, 6, 7
+PLAIN, PACKED = 0, 5
+_UTF8, _DECIMAL, _DATE, _MICROS, _INT_16 = 0, 5, 6, 10, 16
+_SHORT_DIGITS, _LONG_DIGITS = 9, 18  # of decimals that four and eight bytes hold
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[Any]
+Room = Callable[[int], Bytes]
+
+
+@dataclass(frozen=True)
+class Column:
+    """`values` writes an array without NULLs into room that it asks for, and says how many bytes it took. `extremes`
+    has the least and the greatest of one that is not empty, if there are such, and `spell` them as bytes."""
+
+    physical: int
+    encoding: int
+    values: Callable[[pa.Array, Room], int]
+    extremes: Callable[[pa.Array], tuple[Any, Any] | None]
+    spell: Callable[[Any, Any], tuple[bytes, bytes]]
+    compressible: bool = False
+    size: int = 0
+    converted: int | None = None
+    logical: Value | None = None
+
+
+def column_of(arrow: pa.DataType) -> Column | None:
+    """None for types that are left to Arrow: nested ones, and those that no column of PostgreSQL becomes."""
+    return _decimal(arrow) if pa.types.is_decimal128(arrow) else _COLUMNS.get(arrow)
+
+
+def _integers(physical: int, numbers: Callable[[pa.Array], Numbers], converted: int | None, logical: Value) -> Column:
+    both = Struct("<i" if physical == INT32 else "<q")
+
+    def values(array: pa.Array, room: Room) -> int:
+        found = numbers(array)
+        return int(kernels.pack(found, room(kernels.packed_room(len(found))), np.empty(kernels.BLOCK, np.int64)))
+
+    def extremes(array: pa.Array) -> tuple[int, int]:
+        low, high = kernels.extremes(numbers(array))
+        return int(low), int(high)
+
+    def spell(low: int, high: int) -> tuple[bytes, bytes]:
+        return both.pack(low), both.pack(high)
+
+    return Column(physical, PACKED, values, extremes, spell, converted=converted, logical=logical)
+
+
+def _decimal(arrow: pa.Decimal128Type) -> Column:
+    logical = struct({5: struct({1: i32(arrow.scale), 2: i32(arrow.precision)})})
+    if arrow.precision <= _SHORT_DIGITS:
+        return _integers(INT32, lambda array: _low_words(array, np.int32), _DECIMAL, logical)
+    if arrow.precision <= _LONG_DIGITS:
+        return _integers(INT64, lambda array: _low_words(array, np.int64), _DECIMAL, logical)
+    size = next(size for size in range(9, 17) if 10**arrow.precision <= 1 << (8 * size - 1))
+
+    def values(array: pa.Array, room: Room) -> int:
+        kernels.big_endian(_fixed(array, np.uint64, 2), size, room(len(array) * size + 8))
+        return len(array) * size
+
+    return Column(FIXED, PLAIN, values, _untold, _as_they_are, True, size, _DECIMAL, logical)
+
+
+def _low_words(array: pa.Array, kind: Any) -> Numbers:
+    out = np.empty(len(array), kind)
+    kernels.low_words(_fixed(array, np.int64, 2), out)
+    return out
+
+
+def _untold(_: pa.Array) -> None:
+    """Nobody skips by it."""
+
+
+def _as_they_are(low: bytes, high: bytes) -> tuple[bytes, bytes]:
+    return low, high
+
+
+def _fixed(array: pa.Array, kind: Any, words: int = 1) -> Numbers:
+    """The numbers of an array as they lie in memory, `words` of them for each value."""
+    if not len(array):
+        return np.empty(0, kind)
+    return np.frombuffer(array.buffers()[1], kind)[array.offset * words : (array.offset + len(array)) * words]
+
+
+def _halves(array: pa.Array) -> Numbers:
+    return _fixed(array, np.int32)
+
+
+def _words(array: pa.Array) -> Numbers:
+    return _fixed(array, np.int64)
+
+
+def _floats(physical: int, kind: Any, spelled: str) -> Column:
+    def values(array: pa.Array, room: Room) -> int:
+        found = _fixed(array, kind).view(np.uint8)
+        room(len(found))[: len(found)] = found
+        return len(found)
+
+    def extremes(array: pa.Array) -> tuple[float, float] | None:
+        """None where one is not a number."""
+        low, high, numbers = kernels.float_extremes(_fixed(array, kind))
+        return (float(low), float(high)) if numbers else None
+
+    def spell(low: float, high: float) -> tuple[bytes, bytes]:
+        """Zeros of both signs are equal, and a reader may look for either."""
+        return pack(spelled, low or -0.0), pack(spelled, high or 0.0)
+
+    return Column(physical, PLAIN, values, extremes, spell, compressible=True)
+
+
+def _booleans(array: pa.Array, room: Room) -> int:
+    found = bits(array.buffers()[1], array.offset, len(array))
+    room(len(found))[: len(found)] = found
+    return len(found)
+
+
+def bits(buffer: Any, offset: int, count: int) -> Bytes:
+    """Of an Arrow bitmap, from the first on; those behind the last are 0."""
+    if not count:
+        return np.empty(0, np.uint8)
+    some = np.frombuffer(buffer, np.uint8)[offset // 8 : (offset + count + 7) // 8]
+    return np.packbits(np.unpackbits(some, bitorder="little")[offset % 8 :][:count], bitorder="little")
+
+
+def _boolean_extremes(array: pa.Array) -> tuple[bytes, bytes]:
+    return bytes([array.true_count == len(array)]), bytes([array.true_count > 0])
+
+
+def _texts(array: pa.Array, room: Room) -> int:
+    bounds, data = _bounds(array)
+    out = room(kernels.texts_room(len(array), int(bounds[-1]) - int(bounds[0])))
+    return int(kernels.plain_texts(bounds, data, out))
+
+
+def _text_extremes(array: pa.Array) -> tuple[bytes, bytes]:
+    bounds, data = _bounds(array)
+    low, high = (data[bounds[which] : bounds[which + 1]].tobytes() for which in kernels.text_extremes(bounds, data))
+    return low, high
+
+
+def _bounds(array: pa.Array) -> tuple[npt.NDArray[np.int32], Bytes]:
+    """Where the texts begin and end in their bytes."""
+    _, bounds, data = array.buffers()
+    if not len(array):
+        return np.zeros(1, np.int32), np.empty(0, np.uint8)
+    found = np.frombuffer(bounds, np.int32)[array.offset : array.offset + len(array) + 1]
+    return found, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+
+
+def _integer(width: int) -> Value:
+    return struct({10: struct({1: i8(width), 2: boolean(True)})})
+
+
+def _micros(*, utc: bool) -> Value:
+    return struct({8: struct({1: boolean(utc), 2: struct({2: struct({})})})})
+
+
+_TEXT = struct({1: struct({})})
+_COLUMNS: dict[pa.DataType, Column] = {
+    pa.int16(): _integers(INT32, lambda array: _fixed(array, np.int16).astype(np.int32), _INT_16, _integer(16)),
+    pa.int32(): _integers(INT32, _halves, None, _integer(32)),
+    pa.int64(): _integers(INT64, _words, None, _integer(64)),
+    pa.date32(): _integers(INT32, _halves, _DATE, struct({6: struct({})})),
+    pa.timestamp("us"): _integers(INT64, _words, None, _micros(utc=False)),
+    pa.timestamp("us", tz="UTC"): _integers(INT64, _words, _MICROS, _micros(utc=True)),
+    pa.float32(): _floats(FLOAT, np.float32, "<f"),
+    pa.float64(): _floats(DOUBLE, np.float64, "<d"),
+    pa.bool_(): Column(BOOLEAN, PLAIN, _booleans, _boolean_extremes, _as_they_are),
+    pa.string(): Column(
+        BYTE_ARRAY, PLAIN, _texts, _text_extremes, _as_they_are, compressible=True, converted=_UTF8, logical=_TEXT
+    ),
+    pa.binary(): Column(BYTE_ARRAY, PLAIN, _texts, _text_extremes, _as_they_are, compressible=True),
+}

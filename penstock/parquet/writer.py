@@ -1,0 +1,149 @@
+"""A Parquet file, written from its begin to its end.
+
+Each column of a row group has a page for each piece of the table that is given, several if that is larger than a page
+should be; many small pieces are put together first. What LZ4 hardly makes smaller is left as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.parquet.columns import Bytes, Column, bits, column_of
+from penstock.parquet.footer import MAGIC, RowGroup, Written, footer, page_header
+from penstock.parquet.thrift import varint
+
+_UNCOMPRESSED, _LZ4 = 0, 7
+_PAGE = 1 << 20  # bytes; one of up to twice as many is not divided
+_PIECE = 4_096  # rows: a page of fewer is not worth its header
+_SAMPLE, _WORTH = 16 << 10, 0.85  # bytes that tell whether all are worth compressing, and what of them may be left
+_TOGETHER = 64 << 10  # bytes up to which it waits for more
+
+
+class Sink(Protocol):
+    def write(self, content: memoryview, /) -> object:
+        """All of it, at once: what it lies in is written over afterwards."""
+
+
+def can_write(schema: pa.Schema) -> bool:
+    return len(schema) > 0 and all(column_of(field.type) is not None for field in schema)
+
+
+class Writer:
+    """`extremes` names the columns whose least and greatest values are told; all, if it is None."""
+
+    def __init__(self, sink: Sink, schema: pa.Schema, *, extremes: Collection[str] | None = None) -> None:
+        self._columns = [column for field in schema if (column := column_of(field.type)) is not None]
+        self._told = [extremes is None or name in extremes for name in schema.names]
+        self._schema = schema
+        self._sink = sink
+        self._codec = pa.Codec("lz4_raw")
+        self._groups: list[RowGroup] = []
+        self._room: Bytes = np.empty(0, np.uint8)
+        self._waiting = bytearray(MAGIC)
+        self._position = len(MAGIC)
+
+    def write(self, rows: pa.Table) -> None:
+        """As a row group of its own."""
+        if not rows.num_rows:
+            return
+        pieces = max(column.num_chunks for column in rows.columns)
+        if pieces > 1 and rows.num_rows < pieces * _PIECE:
+            rows = rows.combine_chunks()
+        fields = zip(self._columns, rows.columns, self._schema, self._told, strict=True)
+        written = [self._column(column, values, field.nullable, told) for column, values, field, told in fields]
+        self._groups.append(RowGroup(rows.num_rows, written))
+
+    def close(self) -> pq.FileMetaData:
+        """Ends the file; what it says of itself, as Arrow understands it."""
+        told = footer(self._schema, self._columns, self._groups)
+        self._put(memoryview(told))
+        self._flush()
+        return pq.read_metadata(pa.BufferReader(MAGIC + told))
+
+    def abandon(self) -> None:
+        """It will not end; nothing is held but memory."""
+
+    def _column(self, column: Column, values: pa.ChunkedArray, nullable: bool, told: bool) -> Written:
+        start, size = self._position, 0
+        codec: int | None = None if column.compressible else _UNCOMPRESSED
+        found: list[tuple[Any, Any]] = []
+        for array in _pages(values):
+            dense = array.drop_null() if array.null_count else array
+            body = self._body(column, _levels(array) if nullable else b"", dense)
+            codec = self._chosen(body) if codec is None else codec
+            # The buffer was made smaller since it was made, which its memoryview does not know; that of a slice does.
+            content: Any = self._codec.compress(body).slice(0) if codec == _LZ4 else body
+            packed = memoryview(content)
+            header = page_header(len(array), column.encoding, len(body), len(packed))
+            self._put(memoryview(header))
+            self._put(packed)
+            size += len(header) + len(body)
+            if told and len(dense):
+                extremes = column.extremes(dense)
+                told = extremes is not None
+                found += [extremes] if extremes is not None else []
+        spelled = column.spell(min(low for low, _ in found), max(high for _, high in found)) if told and found else None
+        taken = self._position - start
+        return Written(start, len(values), values.null_count, size, taken, codec or _UNCOMPRESSED, spelled)
+
+    def _body(self, column: Column, levels: bytes, dense: pa.Array) -> Bytes:
+        """A page before it is compressed."""
+
+        def room(size: int) -> Bytes:
+            if len(self._room) < before + size:
+                self._room = np.empty((before + size) * 5 // 4, np.uint8)
+            return self._room[before:]
+
+        before = len(levels)
+        used = column.values(dense, room)
+        self._room[:before] = np.frombuffer(levels, np.uint8)
+        return self._room[: before + used]
+
+    def _chosen(self, body: Bytes) -> int:
+        sample = body[:_SAMPLE]
+        return _LZ4 if len(self._codec.compress(sample)) < len(sample) * _WORTH else _UNCOMPRESSED
+
+    def _put(self, content: memoryview) -> None:
+        self._position += len(content)
+        if len(self._waiting) + len(content) <= _TOGETHER:
+            self._waiting += content
+            return
+        self._flush()
+        self._sink.write(content)
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._sink.write(memoryview(self._waiting))
+            self._waiting = bytearray()
+
+
+def _pages(values: pa.ChunkedArray) -> Iterator[pa.Array]:
+    for piece in values.chunks:
+        yield from _divided(piece)
+
+
+def _divided(piece: pa.Array) -> Iterator[pa.Array]:
+    """Of rows that differ in size, by halves, until none is too large or one row is left."""
+    if len(piece) > 1 and piece.nbytes > 2 * _PAGE:
+        half = len(piece) // 2
+        yield from _divided(piece.slice(0, half))
+        yield from _divided(piece.slice(half))
+    elif len(piece):
+        yield piece
+
+
+def _levels(array: pa.Array) -> bytes:
+    """Which values are there, a bit each; runs of the same in one word. Behind their length."""
+    if array.null_count in (0, len(array)):
+        told = varint(len(array) << 1) + bytes([array.null_count == 0])
+    elif array.buffers()[0] is None:  # an array of the type null has no bits
+        told = varint(len(array) << 1) + b"\0"
+    else:
+        there = bits(array.buffers()[0], array.offset, len(array))
+        told = varint(len(there) << 1 | 1) + there.tobytes()
+    return len(told).to_bytes(4, "little") + told
