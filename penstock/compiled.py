@@ -56,13 +56,22 @@ def _word(typing_context: Any, address: Any) -> Any:
     return types.uint64(types.int64), generate
 
 
+def _half(typing_context: Any, address: Any) -> Any:
+    """The four bytes at an address that need not be a multiple of four, the low byte first."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(builder.inttoptr(arguments[0], ir.IntType(32).as_pointer()), align=1)
+
+    return types.uint32(types.int64), generate
+
+
 def _reversed_bytes(typing_context: Any, value: Any) -> Any:
-    """The bytes of a word from the last to the first."""
+    """The bytes of an integer from the last to the first."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bswap(arguments[0])
 
-    return types.uint64(types.uint64), generate
+    return value(value), generate
 
 
 def _width(typing_context: Any, value: Any) -> Any:
@@ -78,5 +87,17 @@ def _width(typing_context: Any, value: Any) -> Any:
 fetch: Any = intrinsic(_fetch)
 put: Any = intrinsic(_put)
 word: Any = intrinsic(_word)
+half: Any = intrinsic(_half)
 reversed_bytes: Any = intrinsic(_reversed_bytes)
 width: Any = intrinsic(_width)
+copy_memory: Any = types.ExternalFunction("memcpy", types.intp(types.intp, types.intp, types.intp))
+SHORT = 32  # bytes that `copy_short` copies
+
+
+@kernel("void(int64, int64)", inline=True)
+def copy_short(to, source):  # type: ignore[no-untyped-def]
+    """Always as many bytes, of which the caller needs fewer: a call of `copy_memory` takes longer than all of them."""
+    put(to, word(source))
+    put(to + 8, word(source + 8))
+    put(to + 16, word(source + 16))
+    put(to + 24, word(source + 24))

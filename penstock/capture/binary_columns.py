@@ -40,6 +40,11 @@ def is_binary(arrow: pa.DataType, send: str) -> bool:
     return _builder(arrow, send) is not None
 
 
+def is_text(arrow: pa.DataType, send: str) -> bool:
+    """Whether the bytes of a value are those of its text."""
+    return bool(arrow == pa.string()) and _name(send) in _TEXT_SENDS
+
+
 def width_of(arrow: pa.DataType, send: str) -> int:
     """Bytes of each value, if they are numbers that `from_numbers` makes a column of; else 0."""
     name = _name(send)

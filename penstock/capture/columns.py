@@ -7,6 +7,8 @@ what is wrong.
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 import pyarrow as pa
 
@@ -14,13 +16,17 @@ from penstock.capture.binary_columns import from_binary, from_numbers
 from penstock.capture.discover import SourceTable
 from penstock.capture.fields import BINARY, TEXT, Bytes, Fields, Ints, Numbers, ValueRefused
 from penstock.capture.kernels import columns as kernel
+from penstock.capture.kernels.gather import is_ascii
+from penstock.capture.layout import Layout
 from penstock.capture.messages import malformed
 from penstock.capture.text_columns import from_text
+from penstock.compiled import SHORT
 from penstock.errors import DecodeError, FormChanged, SourceError
 from penstock.relation.schema import Column
 
 Columns = tuple[pa.Array, ...]
 _ALIGNED = 64  # bytes, as Arrow likes it
+_SAMPLE, _SPARE = 128, 4096  # rows that tell how long the texts of all may be, and bytes that these may be longer
 
 
 class RowRefused(Exception):
@@ -37,29 +43,87 @@ def whole_columns(table: SourceTable, data: Bytes, framed: Ints, formats: Bytes 
 
     `framed` has FIRST, END, IMAGE, OLD and COUNT of each row; `formats` are those of a COPY, whose fields do not tell.
     """
-    count, columns, kinds = len(framed), table.schema.columns, table.layout.widths
-    ends = np.cumsum(-(-kinds.astype(np.int64) * count // _ALIGNED) * _ALIGNED)
-    starts = np.concatenate([[0], ends[:-1]])
-    room = pa.allocate_buffer(int(ends[-1]) if len(ends) else 0)
-    out = np.frombuffer(room, np.uint8)
-    valid = np.full((len(columns), (count + 7) // 8), 0xFF, np.uint8)
-    nulls = np.zeros(len(columns), np.int64)
-    offsets, lengths = (np.empty((int((kinds == kernel.PLACE).sum()), count), np.int64) for _ in range(2))
-    if not kernel.values(
-        data, formats is None, framed, kinds, table.layout.numerics, starts, out, valid, nulls, offsets, lengths
-    ) or any(null and not column.nullable for null, column in zip(nulls, columns, strict=True)):
+    layout, marked = table.layout, formats is None
+    found = _Room.for_texts(layout, data, framed, marked, exact=len(framed) <= _SAMPLE)
+    code = found.decode(layout, data, framed, marked)
+    if code == kernel.NO_ROOM:
+        found = _Room.for_texts(layout, data, framed, marked, exact=True)
+        code = found.decode(layout, data, framed, marked)
+    strict = (index for index, column in enumerate(table.schema.columns) if not column.nullable)
+    if code != kernel.DECODED or any(found.nulls[index] for index in strict):
         return None
-    found, place = [], 0
-    for index in range(len(columns)):
-        if kinds[index] == kernel.PLACE:
-            format = 0 if nulls[index] == count else BINARY if formats is None else int(formats[index])
-            found.append(_column(table, index, format, Fields(data, offsets[place], lengths[place])))
-            place += 1
-            continue
-        here = slice(int(starts[index]), int(starts[index]) + count * int(kinds[index]))
-        bits = pa.py_buffer(valid[index]) if nulls[index] else None
-        found.append(_numbers(table, index, Numbers(_typed(out[here], int(kinds[index])), bits)))
-    return tuple(found)
+    columns = []
+    for index, kind in enumerate(layout.kinds):
+        if kind == kernel.TEXT:
+            column = found.texts(layout, index)
+            if column is None:
+                return None
+        elif kind == kernel.PLACE:
+            format = 0 if found.nulls[index] == len(framed) else BINARY if formats is None else int(formats[index])
+            column = _column(table, index, format, found.fields(layout, index, data))
+        else:
+            column = _numbers(table, index, found.numbers(layout, index))
+        columns.append(column)
+    return tuple(columns)
+
+
+class _Room:
+    """Room for the values of some rows, all in one piece of memory, each column from its start on."""
+
+    def __init__(self, layout: Layout, count: int, rooms: Ints) -> None:
+        kinds = layout.kinds
+        sizes = np.where(kinds == kernel.TEXT, rooms + SHORT, kinds.astype(np.int64) * count)
+        ends = np.cumsum(-(-sizes // _ALIGNED) * _ALIGNED)
+        self._count = count
+        self._rooms = rooms
+        self._starts = np.concatenate([[0], ends[:-1]])
+        self._out = np.frombuffer(pa.allocate_buffer(int(ends[-1]) if len(ends) else 0), np.uint8)
+        self._valid = np.full((len(kinds), (count + 7) // 8), 0xFF, np.uint8)
+        self.nulls = np.zeros(len(kinds), np.int64)
+        self._offsets, self._lengths = (np.empty((layout.places, count), np.int64) for _ in range(2))
+        self._bounds = np.empty((layout.texts, count + 1), np.int32)
+        self._bounds[:, 0] = 0
+
+    @classmethod
+    def for_texts(cls, layout: Layout, data: Bytes, framed: Ints, marked: bool, *, exact: bool) -> Self:
+        """As much as they have, or, of many rows, as some of them let expect."""
+        rooms, count = np.zeros(len(layout.kinds), np.int64), len(framed)
+        some = framed if exact else framed[:: count // _SAMPLE]
+        if layout.texts:
+            kernel.text_sizes(data, marked, some, layout.kinds, rooms)
+        return cls(layout, count, rooms if exact else rooms * count // len(some) * 5 // 4 + _SPARE)
+
+    def decode(self, layout: Layout, data: Bytes, framed: Ints, marked: bool) -> int:
+        return int(
+            kernel.values(
+                data, marked, framed, layout.kinds, layout.numerics, self._starts, self._out, self._valid, self.nulls,
+                self._offsets, self._lengths, self._rooms, self._bounds,
+            )
+        )  # fmt: skip
+
+    def numbers(self, layout: Layout, index: int) -> Numbers:
+        start, width = int(self._starts[index]), int(layout.kinds[index])
+        return Numbers(_typed(self._out[start : start + self._count * width], width), self._bits(index))
+
+    def texts(self, layout: Layout, index: int) -> pa.Array | None:
+        """None if they are no UTF-8: only a SQL_ASCII database can hold such bytes."""
+        bounds, start = self._bounds[layout.ordinals[index]], int(self._starts[index])
+        texts = self._out[start : start + int(bounds[-1])]
+        buffers = [self._bits(index), pa.py_buffer(bounds), pa.py_buffer(texts)]
+        found = pa.Array.from_buffers(layout.types[index], self._count, buffers)
+        if not is_ascii(texts):
+            try:
+                found.validate(full=True)
+            except pa.ArrowInvalid:
+                return None
+        return found
+
+    def fields(self, layout: Layout, index: int, data: Bytes) -> Fields:
+        place = layout.ordinals[index]
+        return Fields(data, self._offsets[place], self._lengths[place])
+
+    def _bits(self, index: int) -> pa.Buffer | None:
+        return pa.py_buffer(self._valid[index]) if self.nulls[index] else None
 
 
 def placed_columns(table: SourceTable, data: Bytes, framed: Ints, formats: Bytes | None = None) -> tuple[Columns, Ints]:

@@ -8,26 +8,37 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.capture.binary_columns import limit_of, width_of
+from penstock.capture.binary_columns import is_text, limit_of, width_of
 from penstock.capture.fields import Bytes, Ints
-from penstock.capture.kernels.columns import DECIMAL
+from penstock.capture.kernels.columns import DECIMAL, PLACE, TEXT
 from penstock.relation.schema import Column
 
 
 @dataclass(frozen=True)
 class Layout:
-    """`widths` are the bytes of numbers, 0 for other values; `numerics` the scale and the limit of decimals."""
+    """`kinds` says what becomes of the values (`kernels/columns.py`), `numerics` the scale and the limit of decimals.
+
+    Texts are counted by themselves, and so are places: `ordinals` has the number of each.
+    """
 
     types: tuple[pa.DataType, ...]
-    widths: Bytes
+    kinds: Bytes
     numerics: Ints
+    ordinals: tuple[int, ...]
+    texts: int
+    places: int
 
     @classmethod
     def of(cls, columns: Sequence[Column], sends: Sequence[str]) -> Layout:
         types = tuple(column.arrow for column in columns)
-        widths = np.array([width_of(arrow, send) for arrow, send in zip(types, sends, strict=True)], np.uint8)
+        kinds = np.array([_kind(arrow, send) for arrow, send in zip(types, sends, strict=True)], np.uint8)
         numerics = np.zeros((len(columns), 3), np.int64)
-        for number in np.flatnonzero(widths == DECIMAL):
+        for number in np.flatnonzero(kinds == DECIMAL):
             arrow = types[number]
             numerics[number] = np.array([arrow.scale, *limit_of(arrow)], np.uint64).view(np.int64)
-        return cls(types, widths, numerics)
+        ordinals = tuple(int((kinds[:index] == kind).sum()) for index, kind in enumerate(kinds))
+        return cls(types, kinds, numerics, ordinals, int((kinds == TEXT).sum()), int((kinds == PLACE).sum()))
+
+
+def _kind(arrow: pa.DataType, send: str) -> int:
+    return TEXT if is_text(arrow, send) else width_of(arrow, send)

@@ -39,7 +39,7 @@ class Rows:
 
 def wal_rows(table: SourceTable, data: Bytes, rows: Ints) -> Rows:
     """The rows of one table that `scan_wal` framed."""
-    framed = np.ascontiguousarray(rows[:, frames.FIRST : frames.COUNT + 1])
+    framed = rows[:, frames.FIRST : frames.COUNT + 1]
     columns = whole_columns(table, data, framed)
     absent = pa.nulls(len(rows), pa.string())
     if columns is None:

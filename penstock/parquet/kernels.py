@@ -5,18 +5,13 @@ The callers have made room: `packed_room` and `texts_room` say how much.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba as nb
 import numpy as np
-from numba.core import types
 
-from penstock.compiled import kernel, put, reversed_bytes, width, word
+from penstock.compiled import SHORT, copy_memory, copy_short, kernel, put, reversed_bytes, width, word
 
 BLOCK, _MINI = 128, 32  # differences that share a smallest one, and those that share a width
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-_SLACK = 16  # bytes that a short text may be copied beyond its end
-copy_memory: Any = types.ExternalFunction("memcpy", types.intp(types.intp, types.intp, types.intp))
 
 
 def packed_room(count: int) -> int:
@@ -25,7 +20,7 @@ def packed_room(count: int) -> int:
 
 
 def texts_room(count: int, size: int) -> int:
-    return 4 * count + size + _SLACK
+    return 4 * count + size + SHORT
 
 
 @kernel("int64(int64, uint64)", inline=True)
@@ -70,7 +65,7 @@ def pack(values, out, differences):  # type: ignore[no-untyped-def]
 
     Differences wrap around as the numbers do, in their own width: whoever adds them up gets the numbers back.
     """
-    count, begin = values.size, out.ctypes.data
+    count, begin = values.size, nb.int64(out.ctypes.data)
     narrow = values.itemsize == 4
     to = _varint(_varint(_varint(begin, nb.uint64(BLOCK)), nb.uint64(BLOCK // _MINI)), nb.uint64(count))
     to = _zigzag(to, nb.int64(values[0]) if count else nb.int64(0))
@@ -140,7 +135,7 @@ def low_words(decimals, out):  # type: ignore[no-untyped-def]
 @kernel("void(uint64[::1], int64, uint8[::1])")
 def big_endian(decimals, size, out):  # type: ignore[no-untyped-def]
     """Decimals of 128 bits as `size` bytes each, 9 to 16, the high one first. `out` has eight bytes more than that."""
-    to = out.ctypes.data
+    to = nb.int64(out.ctypes.data)
     for i in range(decimals.size // 2):
         low, high = decimals[nb.uint64(2 * i)], decimals[nb.uint64(2 * i + 1)]
         put(to, reversed_bytes(high << nb.uint64(8 * (16 - size))))
@@ -151,16 +146,15 @@ def big_endian(decimals, size, out):  # type: ignore[no-untyped-def]
 @kernel("int64(int32[::1], uint8[::1], uint8[::1])")
 def plain_texts(bounds, data, out):  # type: ignore[no-untyped-def]
     """Each behind its length of four bytes; returns how many bytes."""
-    to, begin, source = out.ctypes.data, out.ctypes.data, data.ctypes.data
-    safe = nb.int64(data.size) - _SLACK
+    to, begin, source = nb.int64(out.ctypes.data), nb.int64(out.ctypes.data), nb.int64(data.ctypes.data)
+    safe = nb.int64(data.size) - SHORT
     for i in range(bounds.size - 1):
         at = nb.int64(bounds[nb.uint64(i)])
         length = nb.int64(bounds[nb.uint64(i + 1)]) - at
         put(to, nb.uint32(length))
         to += 4
-        if length <= _SLACK and at <= safe:  # what comes after is written over it; a call takes longer
-            put(to, word(source + at))
-            put(to + 8, word(source + at + 8))
+        if length <= SHORT and at <= safe:  # what comes after is written over it
+            copy_short(to, source + at)
         elif length > 0:
             copy_memory(to, source + at, length)
         to += length
@@ -171,7 +165,7 @@ def plain_texts(bounds, data, out):  # type: ignore[no-untyped-def]
 def _prefix(data, at, length):  # type: ignore[no-untyped-def]
     """The first eight bytes, so that they compare as the text does; what is missing is 0."""
     if length >= 8:
-        return reversed_bytes(word(data.ctypes.data + at))
+        return reversed_bytes(word(nb.int64(data.ctypes.data) + at))
     found = nb.uint64(0)
     for i in range(length):
         found |= nb.uint64(data[nb.uint64(at + i)]) << nb.uint64(8 * (7 - i))

@@ -1,7 +1,7 @@
 """A Parquet file, written from its begin to its end.
 
 Each column of a row group has a page for each piece of the table that is given, several if that is larger than a page
-should be; many small pieces are put together first. What LZ4 hardly makes smaller is left as it is.
+should be; many small pieces are put together first. What Snappy hardly makes smaller is left as it is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.parquet.columns import Bytes, Column, bits, column_of
 from penstock.parquet.footer import MAGIC, RowGroup, Written, footer, page_header
 from penstock.parquet.thrift import varint
 
-_UNCOMPRESSED, _LZ4 = 0, 7
+_UNCOMPRESSED, _SNAPPY = 0, 1
 _PAGE = 1 << 20  # bytes; one of up to twice as many is not divided
 _PIECE = 4_096  # rows: a page of fewer is not worth its header
 _SAMPLE, _WORTH = 16 << 10, 0.85  # bytes that tell whether all are worth compressing, and what of them may be left
@@ -41,7 +41,7 @@ class Writer:
         self._told = [extremes is None or name in extremes for name in schema.names]
         self._schema = schema
         self._sink = sink
-        self._codec = pa.Codec("lz4_raw")
+        self._codec = pa.Codec("snappy")
         self._groups: list[RowGroup] = []
         self._room: Bytes = np.empty(0, np.uint8)
         self._waiting = bytearray(MAGIC)
@@ -77,7 +77,7 @@ class Writer:
             body = self._body(column, _levels(array) if nullable else b"", dense)
             codec = self._chosen(body) if codec is None else codec
             # The buffer was made smaller since it was made, which its memoryview does not know; that of a slice does.
-            content: Any = self._codec.compress(body).slice(0) if codec == _LZ4 else body
+            content: Any = self._codec.compress(body).slice(0) if codec == _SNAPPY else body
             packed = memoryview(content)
             header = page_header(len(array), column.encoding, len(body), len(packed))
             self._put(memoryview(header))
@@ -106,7 +106,7 @@ class Writer:
 
     def _chosen(self, body: Bytes) -> int:
         sample = body[:_SAMPLE]
-        return _LZ4 if len(self._codec.compress(sample)) < len(sample) * _WORTH else _UNCOMPRESSED
+        return _SNAPPY if len(self._codec.compress(sample)) < len(sample) * _WORTH else _UNCOMPRESSED
 
     def _put(self, content: memoryview) -> None:
         self._position += len(content)

@@ -1,4 +1,4 @@
-"""Rows as they are in their file, Parquet: by our own writer where many come and their columns are plain, else by Arrow.
+"""Rows as they are in their file, Parquet: by our own writer where many come and their columns are plain, else Arrow's.
 
 Of few rows, nothing is won by compressing them well, and to make zstd ready takes longer than the rest. Where there are
 many, somebody is behind: encoding them fast counts for more.

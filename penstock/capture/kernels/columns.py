@@ -12,14 +12,18 @@ import numpy as np
 from penstock.capture.kernels.big_endian import byte, int16, int32, int64
 from penstock.capture.kernels.binary import decimal
 from penstock.capture.kernels.frames import BORROWED, KEY, WHOLE
-from penstock.compiled import kernel
+from penstock.compiled import SHORT, copy_memory, copy_short, half, kernel, put, reversed_bytes, word
 
 NULL, ABSENT = -1, -2
 _b, _n, _t, _u = (ord(c) for c in "bntu")
 _MALFORMED = -3
-# What becomes of a column's values: a place, or a number of so many bytes.
-PLACE, DECIMAL = 0, 16
-_FOUR, _EIGHT = (_b << 32) + 4, (_b << 32) + 8  # the mark and the length of a field
+# What becomes of a column's values: a place, a number of so many bytes, or a text among the others.
+PLACE, DECIMAL, TEXT = 0, 16, 32
+NOT_WHOLE, DECODED, NO_ROOM = 0, 1, 2
+# The mark of a field and its length, as the low bytes of a word; without the mark, those above it.
+_MARK = np.uint64(8)
+_MARKED, _UNMARKED = np.uint64((1 << 40) - 1), np.uint64((1 << 32) - 1)
+_FOUR, _EIGHT = np.uint64((4 << 32) | _b), np.uint64((8 << 32) | _b)
 
 
 @kernel("Tuple((int64, int64, int64))(uint8[::1], int64, int64, boolean)", inline=True)
@@ -42,7 +46,7 @@ def _field(data, at, end, marked):  # type: ignore[no-untyped-def]
     return at, _MALFORMED, 0
 
 
-@kernel("Tuple((int64, int64))(uint8[::1], boolean, int64[:,::1], uint8[::1], int64[:,::1], int64[:,::1], uint8[::1])")
+@kernel("Tuple((int64, int64))(uint8[::1], boolean, int64[:,:], uint8[::1], int64[:,::1], int64[:,::1], uint8[::1])")
 def places(data, marked, rows, key, offsets, lengths, formats):  # type: ignore[no-untyped-def]
     """Where the values of all rows are, a line per column: (row, column) of a field that breaks the framing, or whose
     column has values in both formats (then the column is not negative); else (-1, -1).
@@ -80,34 +84,51 @@ def places(data, marked, rows, key, offsets, lengths, formats):  # type: ignore[
     return -1, -1
 
 
-@kernel(
-    "boolean(uint8[::1], boolean, int64[:,::1], uint8[::1], int64[:,::1], int64[::1], uint8[::1], uint8[:,::1],"
-    " int64[::1], int64[:,::1], int64[:,::1])"
-)
-def values(data, marked, rows, kinds, numerics, starts, out, valid, nulls, offsets, lengths):  # type: ignore[no-untyped-def]
-    """Whole rows in the binary format: whether they are that, and all numbers can be held; `places` says what is wrong.
-
-    Numbers of a column lie in `out` from its start on, 0 where NULL. `valid` has Arrow's bits, all set at first. Of the
-    other columns, the places come one below the other.
-    """
-    words, halves, quarters = out.view(np.int64), out.view(np.int32), out.view(np.int16)
-    limits = numerics.view(np.uint64)
-    mark = 1 if marked else 0
-    four, eight = (_FOUR, _EIGHT) if marked else (nb.int64(4), nb.int64(8))
-    shift = 24 if marked else 32
+@kernel("void(uint8[::1], boolean, int64[:,:], uint8[::1], int64[::1])")
+def text_sizes(data, marked, rows, kinds, sizes):  # type: ignore[no-untyped-def]
+    """How many bytes the texts of each column have in some rows, as far as they are whole."""
     for row in range(rows.shape[0]):
-        at, end, place = rows[row, 0], rows[row, 1], nb.uint64(0)
+        at, end = rows[row, 0], rows[row, 1]
+        for column in range(kinds.size if at >= 0 else 0):
+            value, length, _ = _field(data, at, end, marked)
+            if length == _MALFORMED or (not marked and at + 4 > end):
+                break
+            at = value + max(length, 0)
+            if kinds[column] == TEXT:
+                sizes[column] += max(length, 0)
+
+
+@kernel(
+    "int64(uint8[::1], boolean, int64[:,:], uint8[::1], int64[:,::1], int64[::1], uint8[::1], uint8[:,::1],"
+    " int64[::1], int64[:,::1], int64[:,::1], int64[::1], int32[:,::1])"
+)
+def values(data, marked, rows, kinds, numerics, starts, out, valid, nulls, offsets, lengths, rooms, bounds):  # type: ignore[no-untyped-def]
+    """Whole rows in the binary format: whether they are that, and all values can be held; `places` says what is wrong.
+
+    Numbers of a column lie in `out` from its start on, 0 where NULL, and so do texts, in as many bytes as its room, and
+    SHORT more; where each ends is said in `bounds`, a line per column of texts. `valid` has Arrow's bits, all set at
+    first. Of the other columns, the places come one below the other.
+    """
+    quarters = out.view(np.int16)
+    limits = numerics.view(np.uint64)
+    here, to = nb.int64(data.ctypes.data), nb.int64(out.ctypes.data)
+    mark = 1 if marked else 0
+    safe = data.size - SHORT
+    head, four, eight = (_MARKED, _FOUR, _EIGHT) if marked else (_UNMARKED, _FOUR >> _MARK, _EIGHT >> _MARK)
+    for row in range(rows.shape[0]):
+        at, end, place, text = rows[row, 0], rows[row, 1], nb.uint64(0), nb.uint64(0)
         if at < 0 or rows[row, 2] != WHOLE or rows[row, 4] != kinds.size:
-            return False
+            return NOT_WHOLE
         for column in range(kinds.size):
             kind = kinds[nb.uint64(column)]
             # Most values: mark and length in one look at eight bytes, which all are the field's own.
-            if kind == 8 and at + mark + 12 <= end and int64(data, at) >> shift == eight:
-                words[nb.uint64((starts[nb.uint64(column)] >> 3) + row)] = int64(data, at + mark + 4)
+            if kind == 8 and at + mark + 12 <= end and word(here + at) & head == eight:
+                value = reversed_bytes(word(here + at + mark + 4))
+                put(to + starts[nb.uint64(column)] + (row << 3), value)
                 at += mark + 12
                 continue
-            if kind == 4 and at + mark + 8 <= end and int64(data, at) >> shift == four:
-                halves[nb.uint64((starts[nb.uint64(column)] >> 2) + row)] = int32(data, at + mark + 4)
+            if kind == 4 and at + mark + 8 <= end and word(here + at) & head == four:
+                put(to + starts[nb.uint64(column)] + (row << 2), reversed_bytes(half(here + at + mark + 4)))
                 at += mark + 8
                 continue
             length = nb.int64(NULL)
@@ -115,19 +136,29 @@ def values(data, marked, rows, kinds, numerics, starts, out, valid, nulls, offse
                 at += 1
             else:
                 if at + mark + 4 > end or (marked and byte(data, at) != _b):
-                    return False
+                    return NOT_WHOLE
                 length = int32(data, at + mark)
                 at += mark + 4
                 if at + length > end or length < (0 if marked else NULL):
-                    return False
+                    return NOT_WHOLE
             if length < 0:
                 valid[column, row >> 3] &= ~(1 << (row & 7))
                 nulls[column] += 1
-            if kind == PLACE:
+            if kind == TEXT:
+                used = nb.int64(bounds[text, nb.uint64(row)])
+                if used + length > rooms[nb.uint64(column)]:
+                    return NO_ROOM
+                if length > SHORT or at > safe:
+                    copy_memory(to + starts[nb.uint64(column)] + used, here + at, max(length, 0))
+                else:  # what comes next is written over what is too much
+                    copy_short(to + starts[nb.uint64(column)] + used, here + at)
+                bounds[text, nb.uint64(row + 1)] = used + max(length, 0)
+                text += nb.uint64(1)
+            elif kind == PLACE:
                 offsets[place, nb.uint64(row)], lengths[place, nb.uint64(row)] = at, length
                 place += nb.uint64(1)
             elif length >= 0 and length != kind and kind != DECIMAL:
-                return False
+                return NOT_WHOLE
             elif kind == DECIMAL:
                 low, high = np.uint64(0), np.uint64(0)
                 if length >= 0:
@@ -135,18 +166,18 @@ def values(data, marked, rows, kinds, numerics, starts, out, valid, nulls, offse
                         data, at, length, numerics[column, 0], limits[column, 1], limits[column, 2]
                     )
                     if not held:
-                        return False
-                to = nb.uint64((starts[column] >> 3) + 2 * row)
-                words[to], words[to + nb.uint64(1)] = nb.int64(low), nb.int64(high)
+                        return NOT_WHOLE
+                put(to + starts[nb.uint64(column)] + (row << 4), low)
+                put(to + starts[nb.uint64(column)] + (row << 4) + 8, high)
             elif kind == 8:
-                words[(starts[column] >> 3) + row] = int64(data, at) if length > 0 else 0
+                put(to + starts[column] + (row << 3), int64(data, at) if length > 0 else nb.int64(0))
             elif kind == 4:
-                halves[(starts[column] >> 2) + row] = int32(data, at) if length > 0 else 0
+                put(to + starts[column] + (row << 2), nb.int32(int32(data, at) if length > 0 else 0))
             elif kind == 2:
                 quarters[(starts[column] >> 1) + row] = int16(data, at) if length > 0 else 0
             else:
                 out[starts[column] + row] = data[nb.uint64(at)] if length > 0 else 0
             at += max(length, 0)
         if at != end:
-            return False
-    return True
+            return NOT_WHOLE
+    return DECODED

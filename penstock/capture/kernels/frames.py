@@ -171,7 +171,7 @@ def scan_wal(data, start, ends, messages, framing, state, rows, transactions, co
     Changes become rows, Commits close transactions, keepalives go into `state`; Relation and every other message is
     listed in `controls` for Python. With NO_ROOM the caller makes the arrays larger and scans the chunk again.
     """
-    row, txn, control, here = 0, 0, 0, data.ctypes.data
+    row, txn, control, here = 0, 0, 0, nb.int64(data.ctypes.data)
     for message in range(messages):
         end = ends[message]
         if message + _AHEAD < messages:

@@ -6,8 +6,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from penstock.capture.kernels.libpq import copy_memory
-from penstock.compiled import kernel
+from penstock.compiled import SHORT, copy_memory, copy_short, kernel
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -34,11 +33,15 @@ def _measure(lengths, bounds):  # type: ignore[no-untyped-def]
 
 @kernel("void(uint8[::1], int64[::1], int32[::1], uint8[::1])")
 def _collect(data, offsets, bounds, out):  # type: ignore[no-untyped-def]
-    to, source = out.ctypes.data, data.ctypes.data
+    to, source = nb.int64(out.ctypes.data), nb.int64(data.ctypes.data)
+    safe, room = data.size - SHORT, out.size - SHORT
     for i in range(offsets.size):
-        length = bounds[i + 1] - bounds[i]
-        if length > 0:  # a loop over the bytes takes six times as long, and twenty times for longer values
-            copy_memory(to + bounds[i], source + offsets[i], length)
+        here, start = nb.int64(bounds[nb.uint64(i)]), offsets[nb.uint64(i)]
+        length = nb.int64(bounds[nb.uint64(i + 1)]) - here
+        if length <= SHORT and start <= safe and here <= room:
+            copy_short(to + here, source + start)
+        elif length > 0:  # a loop over the bytes takes six times as long, and twenty times for longer values
+            copy_memory(to + here, source + start, length)
 
 
 @kernel("boolean(uint8[::1])")

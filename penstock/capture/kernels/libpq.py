@@ -15,7 +15,7 @@ import llvmlite.binding as llvm
 import numba as nb
 from numba.core import types
 
-from penstock.compiled import kernel
+from penstock.compiled import copy_memory, kernel
 from penstock.errors import ConfigError
 
 WOULD_BLOCK, DONE, FAILED, FULL = 0, -1, -2, -3
@@ -39,7 +39,6 @@ llvm.load_library_permanently(_libpq_path())
 _get_copy_data: Any = types.ExternalFunction("PQgetCopyData", types.int32(types.intp, types.intp, types.int32))
 _consume_input: Any = types.ExternalFunction("PQconsumeInput", types.int32(types.intp))
 _free_memory: Any = types.ExternalFunction("PQfreemem", types.void(types.intp))
-copy_memory: Any = types.ExternalFunction("memcpy", types.intp(types.intp, types.intp, types.intp))
 
 
 @kernel("Tuple((int64, int64, int64))(int64, uint8[::1], int64[::1], int64[::1])")
@@ -48,7 +47,7 @@ def fill(connection, buffer, ends, held):  # type: ignore[no-untyped-def]
 
     A message that does not fit stays in `held` (pointer, length) and comes first in the next call.
     """
-    count, used, held_at, to = 0, 0, held.ctypes.data, buffer.ctypes.data
+    count, used, held_at, to = 0, 0, nb.int64(held.ctypes.data), nb.int64(buffer.ctypes.data)
     while count < ends.size:
         if held[HELD_POINTER] == 0:
             code = _get_copy_data(connection, held_at, 1)
