@@ -26,7 +26,7 @@ CLASSES   := $(VENV)/.spark-classes
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-setup: $(INSTALLED) $(KERNELS) $(JARS) $(CLASSES) ## Build .venv, compile the decoders, fetch Spark's Delta jar, archive Spark's classes
+setup: $(INSTALLED) $(KERNELS) $(JARS) $(CLASSES) ## Build .venv, compile the kernels, fetch Spark's Delta jar, archive Spark's classes
 
 demo: setup ## A shop database, live changes, fresh views, verified at the end (ARGS="--seconds 20")
 	@$(BIN)/penstock demo $(ARGS)
@@ -85,8 +85,10 @@ $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
-$(KERNELS): $(INSTALLED) $(wildcard penstock/capture/kernels/*.py)
-	@echo "Compiling the decode kernels ..."
+# Numba's cache knows when a kernel's own file changed, not when one that it uses did: all are compiled again.
+$(KERNELS): $(INSTALLED) penstock/compiled.py $(wildcard penstock/capture/kernels/*.py penstock/parquet/*.py)
+	@echo "Compiling the kernels ..."
+	@find penstock -name '*.nbi' -delete
 	@$(BIN)/python -m penstock.capture.kernels
 	@touch $@
 

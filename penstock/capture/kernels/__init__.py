@@ -17,5 +17,5 @@ def compile_kernels() -> None:
     The cache lies in `__pycache__` beside the sources, in the user's cache folder when that is read-only, or where
     `NUMBA_CACHE_DIR` says.
     """
-    for name in _MODULES:
-        import_module(f"{__name__}.{name}")
+    for name in (*(f"{__name__}.{own}" for own in _MODULES), "penstock.parquet.kernels"):
+        import_module(name)
