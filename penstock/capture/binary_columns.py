@@ -82,8 +82,12 @@ def _builder(arrow: pa.DataType, send: str) -> _Build | None:
 
 
 def _name(send: str) -> str:
-    """Without the schema of an extension."""
-    return send.rpartition(".")[2]
+    """Without the schema of an extension, and without the elements of an array.
+
+    >>> _name("public.citextsend"), _name("array_send:public.citextsend")
+    ('citextsend', 'array_send')
+    """
+    return send.partition(":")[0].rpartition(".")[2]
 
 
 def _list(arrow: pa.DataType, send: str) -> _Build | None:

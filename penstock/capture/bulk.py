@@ -72,12 +72,13 @@ class BulkReader:
     """
 
     def __init__(self, connection: Connection, *, gather: bool = False) -> None:
-        self._enough = _ENOUGH if gather else 1
+        self._enough = _ENOUGH if gather else 0
         self._pgconn = connection.pgconn
         self._pointer: int = self._pgconn.pgconn_ptr  # type: ignore[attr-defined]  # not in the protocol class
         self._own = Buffer()
         self._held = np.zeros(2, np.int64)
         self.socket = self._pgconn.socket
+        self._awaited = libpq.awaited(self.socket)
         self._poll = select.poll()
         self._poll.register(self.socket, select.POLLIN)
         self._code = libpq.WOULD_BLOCK
@@ -98,10 +99,13 @@ class BulkReader:
         while self._code not in (libpq.DONE, libpq.FAILED):  # libpq says so once, perhaps behind the last messages
             if self._held[libpq.HELD_POINTER] and not messages:
                 buffer.hold(int(self._held[libpq.HELD_LENGTH]))
-            more, size, self._code = libpq.fill(self._pointer, buffer.data[used:], buffer.ends[messages:], self._held)
+            more, size, self._code = libpq.fill(
+                self._pointer, buffer.data[used:], buffer.ends[messages:], self._held,
+                self._awaited, self._enough, _PATIENCE,
+            )  # fmt: skip
             buffer.ends[messages : messages + more] += used
             messages, used = messages + more, used + size
-            if self._code == libpq.WOULD_BLOCK and used and self._has_more(used, size, started):
+            if self._code == libpq.WOULD_BLOCK and used and self._looks_again(used, size, started):
                 continue
             if messages or self._code == libpq.WOULD_BLOCK:
                 break
@@ -111,14 +115,12 @@ class BulkReader:
             self._stopped()
         return None
 
-    def _has_more(self, used: int, last: int, started: float) -> bool:
-        """Whether to look again; `last` is what the last look gave."""
-        if self.gathering:
-            again = last > 0 and used < _STEADY_ENOUGH and time.monotonic() - started < _STEADY_LONGEST
-            if again:
-                time.sleep(_STEADY_PAUSE)
-            return again
-        return used < self._enough and bool(self._poll.poll(_PATIENCE))
+    def _looks_again(self, used: int, last: int, started: float) -> bool:
+        """Whether to look again, a moment later; `last` is what the last look gave."""
+        again = self.gathering and last > 0 and used < _STEADY_ENOUGH
+        if again := again and time.monotonic() - started < _STEADY_LONGEST:
+            time.sleep(_STEADY_PAUSE)
+        return again
 
     def _stopped(self) -> None:
         if self._code == libpq.FAILED:

@@ -26,7 +26,8 @@ from penstock.relation.schema import Column
 
 Columns = tuple[pa.Array, ...]
 _ALIGNED = 64  # bytes, as Arrow likes it
-_SAMPLE, _SPARE = 128, 4096  # rows that tell how long the texts of all may be, and bytes that these may be longer
+_FEW = 4096  # rows: all of them are looked at to know how long their texts are
+_SAMPLE, _SPARE = 128, 4096  # of more, some; and bytes that the texts of a column may be longer
 
 
 class RowRefused(Exception):
@@ -44,7 +45,7 @@ def whole_columns(table: SourceTable, data: Bytes, framed: Ints, formats: Bytes 
     `framed` has FIRST, END, IMAGE, OLD and COUNT of each row; `formats` are those of a COPY, whose fields do not tell.
     """
     layout, marked = table.layout, formats is None
-    found = _Room.for_texts(layout, data, framed, marked, exact=len(framed) <= _SAMPLE)
+    found = _Room.for_texts(layout, data, framed, marked, exact=len(framed) <= _FEW)
     code = found.decode(layout, data, framed, marked)
     if code == kernel.NO_ROOM:
         found = _Room.for_texts(layout, data, framed, marked, exact=True)
@@ -86,12 +87,18 @@ class _Room:
 
     @classmethod
     def for_texts(cls, layout: Layout, data: Bytes, framed: Ints, marked: bool, *, exact: bool) -> Self:
-        """As much as they have, or, of many rows, as some of them let expect."""
-        rooms, count = np.zeros(len(layout.kinds), np.int64), len(framed)
-        some = framed if exact else framed[:: count // _SAMPLE]
+        """As much as they have, or, of many rows, as some of them let expect, unless that is more than all have."""
+        sizes, count = np.zeros(len(layout.kinds), np.int64), len(framed)
+        if layout.texts and not exact:
+            some = framed[:: count // _SAMPLE]
+            kernel.text_sizes(data, marked, some, layout.kinds, sizes)
+            expected = sizes * count // len(some) * 5 // 4 + _SPARE
+            if expected.sum() <= (framed[:, 1] - framed[:, 0]).sum():
+                return cls(layout, count, expected)
+            sizes[:] = 0
         if layout.texts:
-            kernel.text_sizes(data, marked, some, layout.kinds, rooms)
-        return cls(layout, count, rooms if exact else rooms * count // len(some) * 5 // 4 + _SPARE)
+            kernel.text_sizes(data, marked, framed, layout.kinds, sizes)
+        return cls(layout, count, sizes)
 
     def decode(self, layout: Layout, data: Bytes, framed: Ints, marked: bool) -> int:
         return int(

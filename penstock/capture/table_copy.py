@@ -24,6 +24,7 @@ _SIGNATURE = b"PGCOPY\n\xff\r\n\0"
 _BUFFER = 4 << 20
 _MESSAGES = 1 << 16
 _TICK_MS = 100  # how soon a reader notices that it shall stop
+_PATIENCE_MS = 5  # that it gives the server before it looks
 
 
 class Stopped(Exception):
@@ -47,6 +48,7 @@ class TableCopy:
         result = self._pgconn.exec_(command.as_bytes(connection))
         if result.status != ExecStatus.COPY_OUT:
             raise translate(error_from_result(result))
+        self._awaited = libpq.awaited(self._pgconn.socket)
         self._poll = select.poll()
         self._poll.register(self._pgconn.socket, select.POLLIN)
 
@@ -77,7 +79,10 @@ class TableCopy:
                 raise Stopped
             if not used and self._held[libpq.HELD_POINTER] and self._held[libpq.HELD_LENGTH] > self._buffer.size:
                 self._buffer = np.empty(int(self._held[libpq.HELD_LENGTH]), np.uint8)
-            messages, count, code = libpq.fill(self._pointer, self._buffer[used:], self._ends, self._held)
+            messages, count, code = libpq.fill(
+                self._pointer, self._buffer[used:], self._ends, self._held,
+                self._awaited, self._buffer.size, _PATIENCE_MS,
+            )  # fmt: skip
             used += int(count)
             if code == libpq.WOULD_BLOCK:
                 self._poll.poll(_TICK_MS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct, pack
@@ -18,6 +19,7 @@ BOOLEAN, INT32, INT64, FLOAT, DOUBLE, BYTE_ARRAY, FIXED = 0, 1, 2, 4, 5, 6, 7
 PLAIN, PACKED = 0, 5
 _UTF8, _DECIMAL, _DATE, _MICROS, _INT_16 = 0, 5, 6, 10, 16
 _SHORT_DIGITS, _LONG_DIGITS = 9, 18  # of decimals that four and eight bytes hold
+_LONGEST = 4096  # bytes of a text that is told as an extreme
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[Any]
@@ -93,9 +95,17 @@ def _as_they_are(low: bytes, high: bytes) -> tuple[bytes, bytes]:
 
 def _fixed(array: pa.Array, kind: Any, words: int = 1) -> Numbers:
     """The numbers of an array as they lie in memory, `words` of them for each value."""
-    if not len(array):
+    return _memory(array.buffers()[1], kind, array.offset * words, len(array) * words)
+
+
+def _memory(buffer: Any, kind: Any, first: int, count: int) -> Numbers:
+    """Some of a buffer, valid as long as it is. Kernels take what may be written to, though they write nothing, and
+    what lies at multiples of its size; not all of Arrow's memory does."""
+    if not count:
         return np.empty(0, kind)
-    return np.frombuffer(array.buffers()[1], kind)[array.offset * words : (array.offset + len(array)) * words]
+    size = np.dtype(kind).itemsize
+    found = np.frombuffer((ctypes.c_char * (count * size)).from_address(buffer.address + first * size), kind)
+    return found if found.flags.aligned else found.copy()
 
 
 def _halves(array: pa.Array) -> Numbers:
@@ -134,7 +144,7 @@ def bits(buffer: Any, offset: int, count: int) -> Bytes:
     """Of an Arrow bitmap, from the first on; those behind the last are 0."""
     if not count:
         return np.empty(0, np.uint8)
-    some = np.frombuffer(buffer, np.uint8)[offset // 8 : (offset + count + 7) // 8]
+    some = _memory(buffer, np.uint8, offset // 8, (offset + count + 7) // 8 - offset // 8)
     return np.packbits(np.unpackbits(some, bitorder="little")[offset % 8 :][:count], bitorder="little")
 
 
@@ -148,10 +158,11 @@ def _texts(array: pa.Array, room: Room) -> int:
     return int(kernels.plain_texts(bounds, data, out))
 
 
-def _text_extremes(array: pa.Array) -> tuple[bytes, bytes]:
+def _text_extremes(array: pa.Array) -> tuple[bytes, bytes] | None:
+    """None where one is too long to be told."""
     bounds, data = _bounds(array)
-    low, high = (data[bounds[which] : bounds[which + 1]].tobytes() for which in kernels.text_extremes(bounds, data))
-    return low, high
+    low, high = (data[bounds[which] : bounds[which + 1]] for which in kernels.text_extremes(bounds, data))
+    return (low.tobytes(), high.tobytes()) if max(len(low), len(high)) <= _LONGEST else None
 
 
 def _bounds(array: pa.Array) -> tuple[npt.NDArray[np.int32], Bytes]:
@@ -159,8 +170,8 @@ def _bounds(array: pa.Array) -> tuple[npt.NDArray[np.int32], Bytes]:
     _, bounds, data = array.buffers()
     if not len(array):
         return np.zeros(1, np.int32), np.empty(0, np.uint8)
-    found = np.frombuffer(bounds, np.int32)[array.offset : array.offset + len(array) + 1]
-    return found, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    found = _memory(bounds, np.int32, array.offset, len(array) + 1)
+    return found, _memory(data, np.uint8, 0, int(found[-1]))
 
 
 def _integer(width: int) -> Value:

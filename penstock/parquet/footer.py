@@ -18,7 +18,6 @@ _FORMAT = 2
 _REQUIRED, _OPTIONAL = 0, 1
 _RLE = 3  # the encoding of what says which values are NULL
 _DATA_PAGE = 0
-_LONGEST = 4096  # bytes of a text that is told as an extreme
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ def _chunk(name: str, column: Column, written: Written) -> Value:
 
 
 def _statistics(written: Written) -> Value:
-    if written.extremes is None or max(map(len, written.extremes)) > _LONGEST:
+    if written.extremes is None:
         return struct({3: i64(written.nulls)})
     low, high = map(binary, written.extremes)
     return struct({3: i64(written.nulls), 5: high, 6: low, 7: boolean(True), 8: boolean(True)})

@@ -19,7 +19,8 @@ from penstock.parquet.thrift import varint
 
 _UNCOMPRESSED, _SNAPPY = 0, 1
 _PAGE = 1 << 20  # bytes; one of up to twice as many is not divided
-_PIECE = 4_096  # rows: a page of fewer is not worth its header
+_PIECE, _COMBINED = 4_096, 64 << 20  # rows: a page of fewer is not worth its header; bytes that are copied for it
+_ROOM = 16 << 20  # bytes that are kept for the next row group
 _SAMPLE, _WORTH = 16 << 10, 0.85  # bytes that tell whether all are worth compressing, and what of them may be left
 _TOGETHER = 64 << 10  # bytes up to which it waits for more
 
@@ -49,14 +50,25 @@ class Writer:
 
     def write(self, rows: pa.Table) -> None:
         """As a row group of its own."""
+        self._check(rows)
         if not rows.num_rows:
             return
         pieces = max(column.num_chunks for column in rows.columns)
-        if pieces > 1 and rows.num_rows < pieces * _PIECE:
+        if pieces > 1 and rows.num_rows < pieces * _PIECE and rows.nbytes < _COMBINED:
             rows = rows.combine_chunks()
         fields = zip(self._columns, rows.columns, self._schema, self._told, strict=True)
         written = [self._column(column, values, field.nullable, told) for column, values, field, told in fields]
         self._groups.append(RowGroup(rows.num_rows, written))
+        if len(self._room) > _ROOM:
+            self._room = np.empty(0, np.uint8)
+
+    def _check(self, rows: pa.Table) -> None:
+        """Values are taken from memory as the schema says that they lie there."""
+        if not rows.schema.equals(self._schema):
+            raise ValueError(f"rows of another shape:\n{rows.schema}\nbut the file has\n{self._schema}")
+        for column, field in zip(rows.columns, self._schema, strict=True):
+            if column.null_count and not field.nullable:
+                raise ValueError(f"a NULL in {field.name}, which must have none")
 
     def close(self) -> pq.FileMetaData:
         """Ends the file; what it says of itself, as Arrow understands it."""
@@ -141,8 +153,6 @@ def _levels(array: pa.Array) -> bytes:
     """Which values are there, a bit each; runs of the same in one word. Behind their length."""
     if array.null_count in (0, len(array)):
         told = varint(len(array) << 1) + bytes([array.null_count == 0])
-    elif array.buffers()[0] is None:  # an array of the type null has no bits
-        told = varint(len(array) << 1) + b"\0"
     else:
         there = bits(array.buffers()[0], array.offset, len(array))
         told = varint(len(there) << 1 | 1) + there.tobytes()

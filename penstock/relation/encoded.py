@@ -27,6 +27,7 @@ _REPEATED = [field.name for field in RAW_FIELDS if field.name != "_seq"]
 _SMALL = {"compression": "zstd", "use_dictionary": _REPEATED}
 _FEW = {"compression": "snappy", "use_dictionary": False}
 _TOGETHER = 1 << 20  # bytes that are written as one
+_COLUMNS = 200  # of more, our own writer would have many small pages, whose headers take longer than by Arrow
 _LONG_DIGITS = 18  # of decimals that a word holds
 
 
@@ -52,6 +53,7 @@ class Encoded:
         to: Path | None = None, few: bool = False, small: bool = False, removes: bool = False,
     ) -> None:  # fmt: skip
         self.path = to
+        self._abandoned = False
         told = _without_texts(schema) if removes else None
         self._rows: _Rows
         self._sink: _Memory | _File
@@ -60,25 +62,28 @@ class Encoded:
             self._rows = _ByArrow(self._sink, schema, _FEW if few else _SMALL, told)
         else:
             self._sink = file = _File(to)
-            if can_write(schema) and not small:
+            if can_write(schema) and len(schema) <= _COLUMNS and not small:
                 self._rows = Writer(file, schema, extremes=told)
             else:
                 self._rows = _ByArrow(file, schema, _SMALL if small else _quick(schema), told)
 
     def append(self, rows: pa.Table) -> None:
         """As row groups of their own."""
+        self._check_there()
         with self._whole_or_gone(self.path):
             for start in range(0, rows.num_rows, _ROW_GROUP):
                 self._rows.write(rows.slice(start, _ROW_GROUP))
 
     def end(self, path: Path) -> tuple[str, pq.FileMetaData]:
         """The file is whole: its checksum, and what it says of itself."""
+        self._check_there()
         with self._whole_or_gone(path):
             footer = self._rows.close()
             return self._sink.end(path), footer
 
     def abandon(self) -> None:
         """It will not end; its room is free."""
+        self._abandoned = True
         self._sink.abandon()
         self._rows.abandon()
         if self.path is not None:
@@ -88,6 +93,10 @@ class Encoded:
     def bytes(self) -> int:
         """In its file so far."""
         return self._sink.bytes
+
+    def _check_there(self) -> None:
+        if self._abandoned:
+            raise ValueError(f"{self.path or 'a segment'} was abandoned: nothing more can be written to it")
 
     @contextmanager
     def _whole_or_gone(self, path: Path | None) -> Iterator[None]:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from penstock.relation import segment
 from penstock.relation.compaction import plan
 from penstock.relation.description import file_checksum
+from penstock.relation.encoded import Encoded
 from penstock.relation.home import Home, stem_of
 from penstock.relation.rotation import Rotation
 from penstock.relation.segment import Segment, SegmentWriter
@@ -151,3 +152,28 @@ def test_what_is_put_together() -> None:
     assert planned([one(0, 30), one(1), one(2), one(3)]) == [[0, 1, 2, 3]]
     assert [len(group) for group in planned([one(number, 900) for number in range(9)])] == [4, 4]
     assert [len(group) for group in planned([one(number) for number in range(100)])] == [49, 49]
+
+
+def test_what_was_abandoned_takes_nothing_more(tmp_path: Path) -> None:
+    few = rows(3).drop_columns(["texts", "numbers"])
+    file = Encoded(few.schema, to=tmp_path / "x.parquet")
+    file.append(few)
+    file.abandon()
+    assert not (tmp_path / "x.parquet").exists()
+    with pytest.raises(ValueError, match="abandoned"):
+        file.append(few)
+    with pytest.raises(ValueError, match="abandoned"):
+        file.end(tmp_path / "x.parquet")
+
+
+def test_nested_columns_and_very_many_are_written_by_arrow(tmp_path: Path) -> None:
+    plain, many = rows(3).drop_columns(["texts", "numbers"]), pa.table({f"c{n}": [n] for n in range(300)})
+    creators = []
+    for number, some in enumerate((plain, rows(3), many)):
+        path = tmp_path / f"{number}.parquet"
+        file = Encoded(some.schema, to=path)
+        file.append(some)
+        file.end(path)
+        assert pq.read_table(path).equals(some)
+        creators.append(pq.read_metadata(path).created_by.split()[0])
+    assert creators == ["penstock", "parquet-cpp-arrow", "parquet-cpp-arrow"]

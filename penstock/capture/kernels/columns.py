@@ -90,8 +90,10 @@ def text_sizes(data, marked, rows, kinds, sizes):  # type: ignore[no-untyped-def
     for row in range(rows.shape[0]):
         at, end = rows[row, 0], rows[row, 1]
         for column in range(kinds.size if at >= 0 else 0):
+            if not marked and at + 4 > end:
+                break
             value, length, _ = _field(data, at, end, marked)
-            if length == _MALFORMED or (not marked and at + 4 > end):
+            if length == _MALFORMED:
                 break
             at = value + max(length, 0)
             if kinds[column] == TEXT:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -148,3 +149,34 @@ def test_a_field_that_is_marked_has_no_negative_length():
     assert whole_columns(here, data, found) is None
     with pytest.raises(RowRefused, match="framing"):
         placed_columns(here, data, found)
+
+
+def test_one_long_text_among_many_short_ones_takes_no_more_room_than_all_have():
+    """The first row is always among those that tell how long texts are."""
+    rows = [[struct.pack("!q", number), b"ab"] for number in range(5000)]
+    for place in (0, 2500, 4999):
+        long = [*rows]
+        long[place] = [rows[place][0], b"x" * 1_000_000]
+        data, found = framed(long, marked=True)
+        here = table(["bigint", "text"], nullable=True)
+        before = pa.total_allocated_bytes()
+        quick = whole_columns(here, data, found)
+        assert pa.total_allocated_bytes() - before < 3 * len(data)
+        assert quick[1].to_pylist() == [row[1].decode() for row in long]
+
+
+def test_few_rows_take_the_room_that_their_values_have():
+    """Much waits for its commit in chunks of some rows: what they hold must be what they say they hold."""
+    names = ["bigint"] + ["text"] * 50
+    data, found = framed([[struct.pack("!q", number)] + [b"abc"] * 50 for number in range(200)], marked=True)
+    before = pa.total_allocated_bytes()
+    quick = whole_columns(table(names, nullable=True), data, found)
+    assert pa.total_allocated_bytes() - before < 3 * sum(column.nbytes for column in quick)
+
+
+def test_texts_that_are_longer_than_expected_are_counted():
+    """None of the rows that are looked at has a long one."""
+    rows = [[b"\0\0\0\1", b"a" if number % 39 == 0 else b"b" * 50] for number in range(5000)]
+    data, found = framed(rows, marked=True)
+    quick = whole_columns(table(["integer", "text"], nullable=True), data, found)
+    assert quick[1].to_pylist() == [row[1].decode() for row in rows]

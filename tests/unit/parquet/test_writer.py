@@ -185,3 +185,48 @@ def test_nested_columns_are_left_to_arrow() -> None:
     assert not can_write(pa.schema([("a", pa.int64()), ("b", pa.list_(pa.int64()))]))
     assert not can_write(pa.schema([]))
     assert can_write(pa.schema([(str(kind), kind) for kind in (*VALUES, *LONG)]))
+
+
+def test_rows_of_another_shape_are_refused() -> None:
+    schema = pa.schema([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.string())])
+    made = Writer(io.BytesIO(), schema)
+    for wrong in (
+        pa.table({"a": pa.array([1], pa.int32()), "b": ["x"]}),
+        pa.table({"b": ["x"], "a": [1]}),
+        pa.table({"a": [1], "b": pa.array(["x"], pa.large_string())}),
+        pa.table({"a": [1, None], "b": ["x", "y"]}),
+    ):
+        with pytest.raises(ValueError, match="another shape"):
+            made.write(wrong)
+    with pytest.raises(ValueError, match="a NULL in a"):
+        made.write(pa.table([pa.array([1, None]), pa.array(["x", "y"])], schema=schema))
+
+
+def test_memory_that_may_not_be_written_to_or_lies_anywhere() -> None:
+    """As it comes from another process."""
+    table = pa.table({"n": range(3000), "t": [f"customer {n}" for n in range(3000)], "f": np.arange(3000) / 7})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    sent = sink.getvalue().to_pybytes()
+    assert written(pa.ipc.open_stream(sent).read_all())[0].equals(table)
+    shifted = pa.py_buffer(b"xyz" + np.arange(100).tobytes()).slice(3)
+    numbers = pa.Array.from_buffers(pa.int64(), 100, [None, shifted])
+    assert written(pa.table({"n": numbers}))[0]["n"].to_pylist() == list(range(100))
+
+
+def test_long_texts_are_not_held_more_than_once() -> None:
+    """Nor are those put together that are large by themselves."""
+    texts = ["a" * (40 << 20), "b" * (40 << 20)]
+    pieces = pa.chunked_array([pa.array([text]) for text in texts])
+    before = pa.total_allocated_bytes()
+    made = Writer(_Nowhere(), pa.schema([("t", pa.string())]))
+    made.write(pa.table({"t": pieces}))
+    assert len(made._room) == 0
+    assert pa.total_allocated_bytes() - before < 1 << 20
+    assert not made.close().row_group(0).column(0).statistics.has_min_max
+
+
+class _Nowhere:
+    def write(self, content: memoryview) -> None:
+        """Thrown away."""
