@@ -23,18 +23,21 @@ _LONGEST = 4096  # bytes of a text that is told as an extreme
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[Any]
+Texts = tuple[npt.NDArray[np.int32], Bytes]
 Room = Callable[[int], Bytes]
 
 
 @dataclass(frozen=True)
 class Column:
-    """`values` writes an array without NULLs into room that it asks for, and says how many bytes it took. `extremes`
-    has the least and the greatest of one that is not empty, if there are such, and `spell` them as bytes."""
+    """`taken` gives what the others need of an array without NULLs. `values` writes it into room that it asks for, and
+    says how many bytes it took. `extremes` has the least and the greatest of one that is not empty, if there are such,
+    and `spell` them as bytes."""
 
     physical: int
     encoding: int
-    values: Callable[[pa.Array, Room], int]
-    extremes: Callable[[pa.Array], tuple[Any, Any] | None]
+    taken: Callable[[pa.Array], Any]
+    values: Callable[[Any, Room], int]
+    extremes: Callable[[Any], tuple[Any, Any] | None]
     spell: Callable[[Any, Any], tuple[bytes, bytes]]
     compressible: bool = False
     size: int = 0
@@ -50,18 +53,17 @@ def column_of(arrow: pa.DataType) -> Column | None:
 def _integers(physical: int, numbers: Callable[[pa.Array], Numbers], converted: int | None, logical: Value) -> Column:
     both = Struct("<i" if physical == INT32 else "<q")
 
-    def values(array: pa.Array, room: Room) -> int:
-        found = numbers(array)
+    def values(found: Numbers, room: Room) -> int:
         return int(kernels.pack(found, room(kernels.packed_room(len(found))), np.empty(kernels.BLOCK, np.int64)))
 
-    def extremes(array: pa.Array) -> tuple[int, int]:
-        low, high = kernels.extremes(numbers(array))
+    def extremes(found: Numbers) -> tuple[int, int]:
+        low, high = kernels.extremes(found)
         return int(low), int(high)
 
     def spell(low: int, high: int) -> tuple[bytes, bytes]:
         return both.pack(low), both.pack(high)
 
-    return Column(physical, PACKED, values, extremes, spell, converted=converted, logical=logical)
+    return Column(physical, PACKED, numbers, values, extremes, spell, converted=converted, logical=logical)
 
 
 def _decimal(arrow: pa.Decimal128Type) -> Column:
@@ -72,11 +74,15 @@ def _decimal(arrow: pa.Decimal128Type) -> Column:
         return _integers(INT64, lambda array: _low_words(array, np.int64), _DECIMAL, logical)
     size = next(size for size in range(9, 17) if 10**arrow.precision <= 1 << (8 * size - 1))
 
-    def values(array: pa.Array, room: Room) -> int:
-        kernels.big_endian(_fixed(array, np.uint64, 2), size, room(len(array) * size + 8))
-        return len(array) * size
+    def taken(array: pa.Array) -> Numbers:
+        return _fixed(array, np.uint64, 2)
 
-    return Column(FIXED, PLAIN, values, _untold, _as_they_are, True, size, _DECIMAL, logical)
+    def values(words: Numbers, room: Room) -> int:
+        used = len(words) // 2 * size
+        kernels.big_endian(words, size, room(used + 8))
+        return used
+
+    return Column(FIXED, PLAIN, taken, values, _untold, _as_they_are, True, size, _DECIMAL, logical)
 
 
 def _low_words(array: pa.Array, kind: Any) -> Numbers:
@@ -85,7 +91,7 @@ def _low_words(array: pa.Array, kind: Any) -> Numbers:
     return out
 
 
-def _untold(_: pa.Array) -> None:
+def _untold(_: Numbers) -> None:
     """Nobody skips by it."""
 
 
@@ -117,21 +123,27 @@ def _words(array: pa.Array) -> Numbers:
 
 
 def _floats(physical: int, kind: Any, spelled: str) -> Column:
-    def values(array: pa.Array, room: Room) -> int:
-        found = _fixed(array, kind).view(np.uint8)
-        room(len(found))[: len(found)] = found
-        return len(found)
+    def taken(array: pa.Array) -> Numbers:
+        return _fixed(array, kind)
 
-    def extremes(array: pa.Array) -> tuple[float, float] | None:
+    def values(found: Numbers, room: Room) -> int:
+        room(found.nbytes)[: found.nbytes] = found.view(np.uint8)
+        return found.nbytes
+
+    def extremes(found: Numbers) -> tuple[float, float] | None:
         """None where one is not a number."""
-        low, high, numbers = kernels.float_extremes(_fixed(array, kind))
+        low, high, numbers = kernels.float_extremes(found)
         return (float(low), float(high)) if numbers else None
 
     def spell(low: float, high: float) -> tuple[bytes, bytes]:
         """Zeros of both signs are equal, and a reader may look for either."""
         return pack(spelled, low or -0.0), pack(spelled, high or 0.0)
 
-    return Column(physical, PLAIN, values, extremes, spell, compressible=True)
+    return Column(physical, PLAIN, taken, values, extremes, spell, compressible=True)
+
+
+def _itself(array: pa.Array) -> pa.Array:
+    return array
 
 
 def _booleans(array: pa.Array, room: Room) -> int:
@@ -152,20 +164,20 @@ def _boolean_extremes(array: pa.Array) -> tuple[bytes, bytes]:
     return bytes([array.true_count == len(array)]), bytes([array.true_count > 0])
 
 
-def _texts(array: pa.Array, room: Room) -> int:
-    bounds, data = _bounds(array)
-    out = room(kernels.texts_room(len(array), int(bounds[-1]) - int(bounds[0])))
+def _texts(found: Texts, room: Room) -> int:
+    bounds, data = found
+    out = room(kernels.texts_room(len(bounds) - 1, int(bounds[-1]) - int(bounds[0])))
     return int(kernels.plain_texts(bounds, data, out))
 
 
-def _text_extremes(array: pa.Array) -> tuple[bytes, bytes] | None:
+def _text_extremes(found: Texts) -> tuple[bytes, bytes] | None:
     """None where one is too long to be told."""
-    bounds, data = _bounds(array)
+    bounds, data = found
     low, high = (data[bounds[which] : bounds[which + 1]] for which in kernels.text_extremes(bounds, data))
     return (low.tobytes(), high.tobytes()) if max(len(low), len(high)) <= _LONGEST else None
 
 
-def _bounds(array: pa.Array) -> tuple[npt.NDArray[np.int32], Bytes]:
+def _bounds(array: pa.Array) -> Texts:
     """Where the texts begin and end in their bytes."""
     _, bounds, data = array.buffers()
     if not len(array):
@@ -192,9 +204,17 @@ _COLUMNS: dict[pa.DataType, Column] = {
     pa.timestamp("us", tz="UTC"): _integers(INT64, _words, _MICROS, _micros(utc=True)),
     pa.float32(): _floats(FLOAT, np.float32, "<f"),
     pa.float64(): _floats(DOUBLE, np.float64, "<d"),
-    pa.bool_(): Column(BOOLEAN, PLAIN, _booleans, _boolean_extremes, _as_they_are),
+    pa.bool_(): Column(BOOLEAN, PLAIN, _itself, _booleans, _boolean_extremes, _as_they_are),
     pa.string(): Column(
-        BYTE_ARRAY, PLAIN, _texts, _text_extremes, _as_they_are, compressible=True, converted=_UTF8, logical=_TEXT
+        BYTE_ARRAY,
+        PLAIN,
+        _bounds,
+        _texts,
+        _text_extremes,
+        _as_they_are,
+        compressible=True,
+        converted=_UTF8,
+        logical=_TEXT,
     ),
-    pa.binary(): Column(BYTE_ARRAY, PLAIN, _texts, _text_extremes, _as_they_are, compressible=True),
+    pa.binary(): Column(BYTE_ARRAY, PLAIN, _bounds, _texts, _text_extremes, _as_they_are, compressible=True),
 }

@@ -86,7 +86,8 @@ class Writer:
         found: list[tuple[Any, Any]] = []
         for array in _pages(values):
             dense = array.drop_null() if array.null_count else array
-            body = self._body(column, _levels(array) if nullable else b"", dense)
+            taken = column.taken(dense)
+            body = self._body(column, _levels(array) if nullable else b"", taken)
             codec = self._chosen(body) if codec is None else codec
             # The buffer was made smaller since it was made, which its memoryview does not know; that of a slice does.
             content: Any = self._codec.compress(body).slice(0) if codec == _SNAPPY else body
@@ -96,14 +97,14 @@ class Writer:
             self._put(packed)
             size += len(header) + len(body)
             if told and len(dense):
-                extremes = column.extremes(dense)
+                extremes = column.extremes(taken)
                 told = extremes is not None
                 found += [extremes] if extremes is not None else []
         spelled = column.spell(min(low for low, _ in found), max(high for _, high in found)) if told and found else None
-        taken = self._position - start
-        return Written(start, len(values), values.null_count, size, taken, codec or _UNCOMPRESSED, spelled)
+        compressed = self._position - start
+        return Written(start, len(values), values.null_count, size, compressed, codec or _UNCOMPRESSED, spelled)
 
-    def _body(self, column: Column, levels: bytes, dense: pa.Array) -> Bytes:
+    def _body(self, column: Column, levels: bytes, taken: Any) -> Bytes:
         """A page before it is compressed."""
 
         def room(size: int) -> Bytes:
@@ -112,7 +113,7 @@ class Writer:
             return self._room[before:]
 
         before = len(levels)
-        used = column.values(dense, room)
+        used = column.values(taken, room)
         self._room[:before] = np.frombuffer(levels, np.uint8)
         return self._room[: before + used]
 

@@ -11,8 +11,9 @@ from penstock.bench.figure import Figure, seconds
 from penstock.capture import Checkpoint
 
 _TRANSACTIONS, _PER_TRANSACTION = 1000, 1000
-_TURNS = 3
+_TURNS = 5
 _TIMES_RECV, _OF_LIMIT = 2.0, 0.7
+_RECV, _RAW = "pg_recvlogical", "raw COPY"
 
 
 @dataclass(frozen=True)
@@ -88,14 +89,15 @@ class _Race:
 
     def run(self) -> list[Figure]:
         self._prepare()
-        taken: dict[str, list[float]] = {}
+        turns = []
         for turn, name in enumerate(self._homes):
-            for contender, spent in self._turn(name, self.states[turn]).items():
-                taken.setdefault(contender, []).append(spent)
-                self._ground.say(f"  {contender}: {self._events / spent:,.0f} events/s")
+            spent = self._turn(name, self.states[turn])
+            turns.append({contender: self._events / seconds for contender, seconds in spent.items()})
+            for contender, rate in turns[-1].items():
+                self._ground.say(f"  {contender}: {rate:,.0f} events/s, {rate / turns[-1][_RECV]:.2f}×")
         for name in self._homes:
             self._ground.captures.remove(name)
-        return self._compared({contender: statistics.median(turns) for contender, turns in taken.items()})
+        return self._compared(turns)
 
     def _prepare(self) -> None:
         self._ground.say(f"{self.what}: making them")
@@ -116,9 +118,9 @@ class _Race:
         counts: list[int] = []
         taken = {}
         contenders.copy_slot(source)
-        taken["pg_recvlogical"] = seconds(lambda: contenders.recvlogical(source, self._end))
+        taken[_RECV] = seconds(lambda: contenders.recvlogical(source, self._end))
         contenders.drop_copied_slot(source)
-        taken["raw COPY"] = seconds(lambda: counts.append(contenders.raw_copy(source)))
+        taken[_RAW] = seconds(lambda: counts.append(contenders.raw_copy(source)))
         taken["home"] = seconds(lambda: contenders.into_home(ground, name))
         ground.captures.close(name)
         taken["poll"] = seconds(lambda: counts.append(contenders.poll_from(source.dsn, state)))
@@ -129,16 +131,23 @@ class _Race:
         expect("rows in the home", contenders.rows_at_home(ground, name) - copied, self._changes)
         return taken
 
-    def _compared(self, taken: dict[str, float]) -> list[Figure]:
-        rates = {contender: self._events / spent for contender, spent in taken.items()}
-        recv, limit = rates["pg_recvlogical"], rates["raw COPY"]
+    def _compared(self, turns: list[dict[str, float]]) -> list[Figure]:
+        """Ratios are taken within a turn, whose readers follow each other, and the middle one counts: a machine that
+        others share is not as fast in one turn as in the next."""
+
+        def middle(contender: str, beside: str | None = None) -> float:
+            return statistics.median(turn[contender] / (turn[beside] if beside else 1) for turn in turns)
+
         found = [
-            Figure(f"{self.what}: pg_recvlogical to nowhere", f"{recv:,.0f} events/s"),
-            Figure(f"{self.what}: raw COPY of the slot to nowhere, the limit", f"{limit:,.0f} events/s"),
+            Figure(f"{self.what}: pg_recvlogical to nowhere", f"{middle(_RECV):,.0f} events/s"),
+            Figure(
+                f"{self.what}: raw COPY of the slot to nowhere, the limit",
+                f"{middle(_RAW):,.0f} events/s: {middle(_RAW, _RECV):.2f}× pg_recvlogical",
+            ),
         ]
-        for what, rate in (("slot to durable segments", rates["home"]), ("slot to poll", rates["poll"])):
-            text = f"{rate:,.0f} events/s: {rate / recv:.2f}× pg_recvlogical, {rate / limit:.2f} of the limit"
+        for what, contender in (("slot to durable segments", "home"), ("slot to poll", "poll")):
+            recv, limit = middle(contender, _RECV), middle(contender, _RAW)
+            text = f"{middle(contender):,.0f} events/s: {recv:.2f}× pg_recvlogical, {limit:.2f} of the limit"
             bar = f"≥ {_TIMES_RECV:g}×, ≥ {_OF_LIMIT:g} (goal 0.9)"
-            ok = rate >= _TIMES_RECV * recv and rate >= _OF_LIMIT * limit
-            found.append(Figure(f"{self.what}: {what}", text, bar, ok))
+            found.append(Figure(f"{self.what}: {what}", text, bar, recv >= _TIMES_RECV and limit >= _OF_LIMIT))
         return found
