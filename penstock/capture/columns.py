@@ -87,13 +87,15 @@ class _Room:
 
     @classmethod
     def for_texts(cls, layout: Layout, data: Bytes, framed: Ints, marked: bool, *, exact: bool) -> Self:
-        """As much as they have, or, of many rows, as some of them let expect, unless that is more than all have."""
+        """As much as they have, or, of many rows, as some of them let expect, unless that is far more than all have."""
         sizes, count = np.zeros(len(layout.kinds), np.int64), len(framed)
         if layout.texts and not exact:
             some = framed[:: count // _SAMPLE]
             kernel.text_sizes(data, marked, some, layout.kinds, sizes)
-            expected = sizes * count // len(some) * 5 // 4 + _SPARE
-            if expected.sum() <= (framed[:, 1] - framed[:, 0]).sum():
+            everything = (framed[:, 1] - framed[:, 0]).sum()
+            expected = np.minimum(sizes * count // len(some) * 5 // 4 + _SPARE, everything)
+            expected[layout.kinds != kernel.TEXT] = 0
+            if expected.sum() <= 2 * everything:
                 return cls(layout, count, expected)
             sizes[:] = 0
         if layout.texts:
