@@ -38,7 +38,7 @@ def _collect(data, offsets, bounds, out):  # type: ignore[no-untyped-def]
     for i in range(offsets.size):
         here, start = nb.int64(bounds[nb.uint64(i)]), offsets[nb.uint64(i)]
         length = nb.int64(bounds[nb.uint64(i + 1)]) - here
-        if length <= SHORT and start <= safe and here <= room:
+        if 0 < length <= SHORT and start <= safe and here <= room:
             copy_short(to + here, source + start)
         elif length > 0:  # a loop over the bytes takes six times as long, and twenty times for longer values
             copy_memory(to + here, source + start, length)
