@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.capture.binary_columns import from_binary, from_numbers
+from penstock.capture.column_memory import taken
 from penstock.capture.discover import SourceTable
 from penstock.capture.fields import BINARY, TEXT, Bytes, Fields, Ints, Numbers, ValueRefused
 from penstock.capture.kernels import columns as kernel
@@ -78,7 +79,7 @@ class _Room:
         self._count = count
         self._rooms = rooms
         self._starts = np.concatenate([[0], ends[:-1]])
-        self._out = np.frombuffer(pa.allocate_buffer(int(ends[-1]) if len(ends) else 0), np.uint8)
+        self._out = taken(int(ends[-1]) if len(ends) else 0)
         self._valid = np.full((len(kinds), (count + 7) // 8), 0xFF, np.uint8)
         self.nulls = np.zeros(len(kinds), np.int64)
         self._offsets, self._lengths = (np.empty((layout.places, count), np.int64) for _ in range(2))

@@ -15,6 +15,7 @@ from contextlib import suppress
 import psycopg
 from psycopg import sql
 
+from penstock.capture import column_memory
 from penstock.capture.connection import Connection, connect, translated
 from penstock.capture.discover import SourceTable
 from penstock.capture.table_copy import Stopped, from_table
@@ -96,6 +97,7 @@ class CopyPool:
         for connection in self._connections:
             with suppress(psycopg.Error):
                 connection.close()
+        column_memory.forget()
 
     def _work(self, connection: Connection) -> None:
         try:

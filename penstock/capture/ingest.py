@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.capture import column_memory
 from penstock.capture.attach import remove
 from penstock.capture.batch import Batch
 from penstock.capture.change_files import ChangeFiles
@@ -449,6 +450,7 @@ class Ingest:
         self._shapes.recorded(completed)
         self._copies.completed(completed)
         self._files.written = {}
+        column_memory.forget()
         self._rows, self._attempt, self._captured = 0, None, checkpoint.lsn
         self._committed_at = time.monotonic()
         hit("ingest.before_acknowledge")

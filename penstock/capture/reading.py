@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from penstock.capture import column_memory
 from penstock.capture.backlog import Backlog
 from penstock.capture.binary_columns import is_binary
 from penstock.capture.config import SourceConfig
@@ -104,6 +105,7 @@ class Reading:
         if self._feed is not None:
             self._feed.close()
         self._feed = self._stream = self._pull = None
+        column_memory.forget()
 
     def leave(self) -> None:
         """Stop for good, and let the server forget what it may."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from struct import Struct, pack
 from typing import Any
 
@@ -24,20 +24,19 @@ _LONGEST = 4096  # bytes of a text that is told as an extreme
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[Any]
 Texts = tuple[npt.NDArray[np.int32], Bytes]
+Arrays = Sequence[pa.Array]
 Room = Callable[[int], Bytes]
+Extremes = tuple[Any, Any]
 
 
 @dataclass(frozen=True)
 class Column:
-    """`taken` gives what the others need of an array without NULLs. `values` writes it into room that it asks for, and
-    says how many bytes it took. `extremes` has the least and the greatest of one that is not empty, if there are such,
-    and `spell` them as bytes."""
+    """`encode` writes arrays without NULLs, one behind the other, into room that it asks for: how many bytes it took
+    and, if they shall be told, the least and the greatest value, where there are such. `spell` has those as bytes."""
 
     physical: int
     encoding: int
-    taken: Callable[[pa.Array], Any]
-    values: Callable[[Any, Room], int]
-    extremes: Callable[[Any], tuple[Any, Any] | None]
+    encode: Callable[[Arrays, Room, bool], tuple[int, Extremes | None]]
     spell: Callable[[Any, Any], tuple[bytes, bytes]]
     compressible: bool = False
     size: int = 0
@@ -50,49 +49,49 @@ def column_of(arrow: pa.DataType) -> Column | None:
     return _decimal(arrow) if pa.types.is_decimal128(arrow) else _COLUMNS.get(arrow)
 
 
-def _integers(physical: int, numbers: Callable[[pa.Array], Numbers], converted: int | None, logical: Value) -> Column:
-    both = Struct("<i" if physical == INT32 else "<q")
+def _integers(physical: int, step: int, converted: int | None, logical: Value) -> Column:
+    """Those that lie `step` bytes apart, and fit into the type although there may be more of them."""
+    narrow = physical == INT32
+    both = Struct("<i" if narrow else "<q")
 
-    def values(found: Numbers, room: Room) -> int:
-        return int(kernels.pack(found, room(kernels.packed_room(len(found))), np.empty(kernels.BLOCK, np.int64)))
-
-    def extremes(found: Numbers) -> tuple[int, int]:
-        low, high = kernels.extremes(found)
-        return int(low), int(high)
+    def encode(arrays: Arrays, room: Room, told: bool) -> tuple[int, Extremes | None]:
+        count = sum(map(len, arrays))
+        places = [(array.buffers()[1].address + array.offset * step, len(array)) for array in arrays if len(array)]
+        pieces = np.array(places or [(0, 0)], np.int64)
+        block = np.empty(kernels.BLOCK, np.int64)
+        used, low, high = kernels.pack(pieces, step, narrow, room(kernels.packed_room(count)), block)
+        return int(used), (int(low), int(high)) if count else None
 
     def spell(low: int, high: int) -> tuple[bytes, bytes]:
         return both.pack(low), both.pack(high)
 
-    return Column(physical, PACKED, numbers, values, extremes, spell, converted=converted, logical=logical)
+    return Column(physical, PACKED, encode, spell, converted=converted, logical=logical)
+
+
+def _widened(column: Column, to: pa.DataType) -> Column:
+    """For values of a type that Parquet has not."""
+
+    def encode(arrays: Arrays, room: Room, told: bool) -> tuple[int, Extremes | None]:
+        return column.encode([array.cast(to) for array in arrays], room, told)
+
+    return replace(column, encode=encode)
 
 
 def _decimal(arrow: pa.Decimal128Type) -> Column:
     logical = struct({5: struct({1: i32(arrow.scale), 2: i32(arrow.precision)})})
-    if arrow.precision <= _SHORT_DIGITS:
-        return _integers(INT32, lambda array: _low_words(array, np.int32), _DECIMAL, logical)
     if arrow.precision <= _LONG_DIGITS:
-        return _integers(INT64, lambda array: _low_words(array, np.int64), _DECIMAL, logical)
+        return _integers(INT32 if arrow.precision <= _SHORT_DIGITS else INT64, 16, _DECIMAL, logical)
     size = next(size for size in range(9, 17) if 10**arrow.precision <= 1 << (8 * size - 1))
 
-    def taken(array: pa.Array) -> Numbers:
-        return _fixed(array, np.uint64, 2)
+    def encode(arrays: Arrays, room: Room, told: bool) -> tuple[int, None]:
+        """Without extremes: nobody skips by them."""
+        out, used = room(sum(map(len, arrays)) * size + 8), 0
+        for array in arrays:
+            kernels.big_endian(_fixed(array, np.uint64, 2), size, out[used:])
+            used += len(array) * size
+        return used, None
 
-    def values(words: Numbers, room: Room) -> int:
-        used = len(words) // 2 * size
-        kernels.big_endian(words, size, room(used + 8))
-        return used
-
-    return Column(FIXED, PLAIN, taken, values, _untold, _as_they_are, True, size, _DECIMAL, logical)
-
-
-def _low_words(array: pa.Array, kind: Any) -> Numbers:
-    out = np.empty(len(array), kind)
-    kernels.low_words(_fixed(array, np.int64, 2), out)
-    return out
-
-
-def _untold(_: Numbers) -> None:
-    """Nobody skips by it."""
+    return Column(FIXED, PLAIN, encode, _as_they_are, True, size, _DECIMAL, logical)
 
 
 def _as_they_are(low: bytes, high: bytes) -> tuple[bytes, bytes]:
@@ -114,42 +113,32 @@ def _memory(buffer: Any, kind: Any, first: int, count: int) -> Numbers:
     return found if found.flags.aligned else found.copy()
 
 
-def _halves(array: pa.Array) -> Numbers:
-    return _fixed(array, np.int32)
-
-
-def _words(array: pa.Array) -> Numbers:
-    return _fixed(array, np.int64)
-
-
 def _floats(physical: int, kind: Any, spelled: str) -> Column:
-    def taken(array: pa.Array) -> Numbers:
-        return _fixed(array, kind)
-
-    def values(found: Numbers, room: Room) -> int:
-        room(found.nbytes)[: found.nbytes] = found.view(np.uint8)
-        return found.nbytes
-
-    def extremes(found: Numbers) -> tuple[float, float] | None:
-        """None where one is not a number."""
-        low, high, numbers = kernels.float_extremes(found)
-        return (float(low), float(high)) if numbers else None
+    def encode(arrays: Arrays, room: Room, told: bool) -> tuple[int, Extremes | None]:
+        """Without extremes where one is not a number."""
+        found = [_fixed(array, kind) for array in arrays if len(array)]
+        out, used = room(sum(one.nbytes for one in found)), 0
+        for one in found:
+            out[used : used + one.nbytes] = one.view(np.uint8)
+            used += one.nbytes
+        extremes = [kernels.float_extremes(one) for one in found] if told else []
+        if not extremes or not all(numbers for _, _, numbers in extremes):
+            return used, None
+        return used, (min(low for low, _, _ in extremes), max(high for _, high, _ in extremes))
 
     def spell(low: float, high: float) -> tuple[bytes, bytes]:
         """Zeros of both signs are equal, and a reader may look for either."""
         return pack(spelled, low or -0.0), pack(spelled, high or 0.0)
 
-    return Column(physical, PLAIN, taken, values, extremes, spell, compressible=True)
+    return Column(physical, PLAIN, encode, spell, compressible=True)
 
 
-def _itself(array: pa.Array) -> pa.Array:
-    return array
-
-
-def _booleans(array: pa.Array, room: Room) -> int:
+def _booleans(arrays: Arrays, room: Room, told: bool) -> tuple[int, Extremes | None]:
+    array = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
     found = bits(array.buffers()[1], array.offset, len(array))
     room(len(found))[: len(found)] = found
-    return len(found)
+    extremes = bytes([array.true_count == len(array)]), bytes([array.true_count > 0])
+    return len(found), extremes if len(array) else None
 
 
 def bits(buffer: Any, offset: int, count: int) -> Bytes:
@@ -160,21 +149,23 @@ def bits(buffer: Any, offset: int, count: int) -> Bytes:
     return np.packbits(np.unpackbits(some, bitorder="little")[offset % 8 :][:count], bitorder="little")
 
 
-def _boolean_extremes(array: pa.Array) -> tuple[bytes, bytes]:
-    return bytes([array.true_count == len(array)]), bytes([array.true_count > 0])
+def _texts(arrays: Arrays, room: Room, told: bool) -> tuple[int, Extremes | None]:
+    found = [_bounds(array) for array in arrays if len(array)]
+    out, used = room(sum(kernels.texts_room(len(one) - 1, int(one[-1]) - int(one[0])) for one, _ in found)), 0
+    for bounds, data in found:
+        used += int(kernels.plain_texts(bounds, data, out[used:]))
+    return used, _text_extremes(found) if told and found else None
 
 
-def _texts(found: Texts, room: Room) -> int:
-    bounds, data = found
-    out = room(kernels.texts_room(len(bounds) - 1, int(bounds[-1]) - int(bounds[0])))
-    return int(kernels.plain_texts(bounds, data, out))
-
-
-def _text_extremes(found: Texts) -> tuple[bytes, bytes] | None:
+def _text_extremes(found: Sequence[Texts]) -> Extremes | None:
     """None where one is too long to be told."""
-    bounds, data = found
-    low, high = (data[bounds[which] : bounds[which + 1]] for which in kernels.text_extremes(bounds, data))
-    return (low.tobytes(), high.tobytes()) if max(len(low), len(high)) <= _LONGEST else None
+    extremes = []
+    for bounds, data in found:
+        which = kernels.text_extremes(bounds, data)
+        if max(int(bounds[one + 1]) - int(bounds[one]) for one in which) > _LONGEST:
+            return None
+        extremes.append([data[bounds[one] : bounds[one + 1]].tobytes() for one in which])
+    return min(low for low, _ in extremes), max(high for _, high in extremes)
 
 
 def _bounds(array: pa.Array) -> Texts:
@@ -195,26 +186,17 @@ def _micros(*, utc: bool) -> Value:
 
 
 _TEXT = struct({1: struct({})})
+_INT32 = _integers(INT32, 4, None, _integer(32))
 _COLUMNS: dict[pa.DataType, Column] = {
-    pa.int16(): _integers(INT32, lambda array: _fixed(array, np.int16).astype(np.int32), _INT_16, _integer(16)),
-    pa.int32(): _integers(INT32, _halves, None, _integer(32)),
-    pa.int64(): _integers(INT64, _words, None, _integer(64)),
-    pa.date32(): _integers(INT32, _halves, _DATE, struct({6: struct({})})),
-    pa.timestamp("us"): _integers(INT64, _words, None, _micros(utc=False)),
-    pa.timestamp("us", tz="UTC"): _integers(INT64, _words, _MICROS, _micros(utc=True)),
+    pa.int16(): _widened(replace(_INT32, converted=_INT_16, logical=_integer(16)), pa.int32()),
+    pa.int32(): _INT32,
+    pa.int64(): _integers(INT64, 8, None, _integer(64)),
+    pa.date32(): _integers(INT32, 4, _DATE, struct({6: struct({})})),
+    pa.timestamp("us"): _integers(INT64, 8, None, _micros(utc=False)),
+    pa.timestamp("us", tz="UTC"): _integers(INT64, 8, _MICROS, _micros(utc=True)),
     pa.float32(): _floats(FLOAT, np.float32, "<f"),
     pa.float64(): _floats(DOUBLE, np.float64, "<d"),
-    pa.bool_(): Column(BOOLEAN, PLAIN, _itself, _booleans, _boolean_extremes, _as_they_are),
-    pa.string(): Column(
-        BYTE_ARRAY,
-        PLAIN,
-        _bounds,
-        _texts,
-        _text_extremes,
-        _as_they_are,
-        compressible=True,
-        converted=_UTF8,
-        logical=_TEXT,
-    ),
-    pa.binary(): Column(BYTE_ARRAY, PLAIN, _bounds, _texts, _text_extremes, _as_they_are, compressible=True),
+    pa.bool_(): Column(BOOLEAN, PLAIN, _booleans, _as_they_are),
+    pa.string(): Column(BYTE_ARRAY, PLAIN, _texts, _as_they_are, True, converted=_UTF8, logical=_TEXT),
+    pa.binary(): Column(BYTE_ARRAY, PLAIN, _texts, _as_they_are, True),
 }

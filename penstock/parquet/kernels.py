@@ -8,7 +8,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from penstock.compiled import SHORT, copy_memory, copy_short, kernel, put, reversed_bytes, width, word
+from penstock.compiled import SHORT, copy_memory, copy_short, half, kernel, put, reversed_bytes, width, word
 
 BLOCK, _MINI = 128, 32  # differences that share a smallest one, and those that share a width
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -59,53 +59,70 @@ def _pack_bits(to, differences, first, least, bits):  # type: ignore[no-untyped-
     return to
 
 
-@kernel(["int64(int64[::1], uint8[::1], int64[::1])", "int64(int32[::1], uint8[::1], int64[::1])"])
-def pack(values, out, differences):  # type: ignore[no-untyped-def]
-    """DELTA_BINARY_PACKED; returns how many bytes. `differences` is room for a block of them.
+@kernel("int64(int64, int64)", inline=True)
+def _number(address, step):  # type: ignore[no-untyped-def]
+    """An integer of four bytes, or the low eight of more."""
+    return nb.int64(nb.int32(half(address))) if step == 4 else nb.int64(word(address))
 
-    Differences wrap around as the numbers do, in their own width: whoever adds them up gets the numbers back.
+
+@kernel("int64(int64, int64[::1])")
+def _block(to, differences):  # type: ignore[no-untyped-def]
+    """The smallest of a block's differences, and by how much each is larger; returns where the next byte goes."""
+    least = differences[0]
+    for i in range(BLOCK):
+        least = min(least, differences[nb.uint64(i)])
+    to = _zigzag(to, least)
+    widths = to
+    to += BLOCK // _MINI
+    for first in range(0, BLOCK, _MINI):
+        found = nb.uint64(0)
+        for i in range(_MINI):
+            found |= nb.uint64(differences[nb.uint64(first + i)] - least)
+        bits = width(found)
+        put(widths, nb.uint8(bits))
+        widths += 1
+        if bits > 0:
+            to = _pack_bits(to, differences, first, least, bits)
+    return to
+
+
+@kernel("Tuple((int64, int64, int64))(int64[:,::1], int64, boolean, uint8[::1], int64[::1])")
+def pack(pieces, step, narrow, out, differences):  # type: ignore[no-untyped-def]
+    """DELTA_BINARY_PACKED; returns how many bytes, and the least and the greatest if there is one.
+
+    `pieces` has the address of the first integer and the number of them, which lie `step` bytes apart: 4, 8 or 16.
+    `differences` is room for a block. They wrap around as the numbers do, in their own width, of four bytes if they are
+    `narrow`: whoever adds them up gets the numbers back.
     """
-    count, begin = values.size, nb.int64(out.ctypes.data)
-    narrow = values.itemsize == 4
+    count, begin = nb.int64(0), nb.int64(out.ctypes.data)
+    for piece in range(pieces.shape[0]):
+        count += pieces[piece, 1]
+    first = _number(pieces[0, 0], step) if count else nb.int64(0)
     to = _varint(_varint(_varint(begin, nb.uint64(BLOCK)), nb.uint64(BLOCK // _MINI)), nb.uint64(count))
-    to = _zigzag(to, nb.int64(values[0]) if count else nb.int64(0))
-    at = 1
-    while at < count:
-        some = min(BLOCK, count - at)
-        least = nb.int64(0x7FFFFFFFFFFFFFFF)
-        for i in range(some):
-            here = nb.uint64(at + i)
-            difference = nb.int64(values[here]) - nb.int64(values[here - nb.uint64(1)])
-            if narrow:
-                difference = nb.int64(nb.int32(difference))
-            differences[nb.uint64(i)] = difference
-            least = min(least, difference)
-        for i in range(some, BLOCK):
+    to = _zigzag(to, first)
+    low, high, before, filled = first, first, first, 0
+    for piece in range(pieces.shape[0]):
+        at, left = pieces[piece, 0], pieces[piece, 1]
+        if piece == 0 and count:
+            at, left = at + step, left - 1
+        while left > 0:
+            some = min(BLOCK - filled, left)
+            for i in range(some):
+                value = _number(at + i * step, step)
+                low, high = min(low, value), max(high, value)
+                differences[nb.uint64(filled + i)] = nb.int64(nb.int32(value - before)) if narrow else value - before
+                before = value
+            at, left, filled = at + some * step, left - some, filled + some
+            if filled == BLOCK:
+                to, filled = _block(to, differences), 0
+    if filled:
+        least = differences[0]
+        for i in range(filled):
+            least = min(least, differences[nb.uint64(i)])
+        for i in range(filled, BLOCK):
             differences[nb.uint64(i)] = least
-        to = _zigzag(to, least)
-        widths = to
-        to += BLOCK // _MINI
-        for first in range(0, BLOCK, _MINI):
-            found = nb.uint64(0)
-            for i in range(_MINI):
-                found |= nb.uint64(differences[nb.uint64(first + i)] - least)
-            bits = width(found)
-            put(widths, nb.uint8(bits))
-            widths += 1
-            if bits > 0:
-                to = _pack_bits(to, differences, first, least, bits)
-        at += some
-    return to - begin
-
-
-@kernel(["Tuple((int64, int64))(int64[::1])", "Tuple((int64, int64))(int32[::1])"])
-def extremes(values):  # type: ignore[no-untyped-def]
-    """The least and the greatest; there must be one."""
-    low = high = values[0]
-    for i in range(values.size):
-        value = values[nb.uint64(i)]
-        low, high = min(low, value), max(high, value)
-    return nb.int64(low), nb.int64(high)
+        to = _block(to, differences)
+    return to - begin, low, high
 
 
 @kernel(
@@ -123,13 +140,6 @@ def float_extremes(values):  # type: ignore[no-untyped-def]
         numbers &= value == value
         low, high = min(low, value), max(high, value)
     return nb.float64(low), nb.float64(high), numbers
-
-
-@kernel(["void(int64[::1], int64[::1])", "void(int64[::1], int32[::1])"])
-def low_words(decimals, out):  # type: ignore[no-untyped-def]
-    """Decimals of 128 bits that fit into the type of `out`."""
-    for i in range(out.size):
-        out[nb.uint64(i)] = decimals[nb.uint64(2 * i)]
 
 
 @kernel("void(uint64[::1], int64, uint8[::1])")

@@ -1,19 +1,20 @@
 """A Parquet file, written from its begin to its end.
 
-Each column of a row group has a page for each piece of the table that is given, several if that is larger than a page
-should be; many small pieces are put together first. What Snappy hardly makes smaller is left as it is.
+What is given at once is a row group, and of each column mostly one page, in however many pieces its values come; many
+small pieces are put together first. What Snappy hardly makes smaller is left as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.parquet.columns import Bytes, Column, bits, column_of
+from penstock.parquet.columns import Bytes, Column, Extremes, bits, column_of
 from penstock.parquet.footer import MAGIC, RowGroup, Written, footer, page_header
 from penstock.parquet.thrift import varint
 
@@ -84,27 +85,26 @@ class Writer:
         start, size = self._position, 0
         codec: int | None = None if column.compressible else _UNCOMPRESSED
         found: list[tuple[Any, Any]] = []
-        for array in _pages(values):
-            dense = array.drop_null() if array.null_count else array
-            taken = column.taken(dense)
-            body = self._body(column, _levels(array) if nullable else b"", taken)
+        for arrays in _pages(values):
+            page = _page(arrays)
+            body, extremes = self._body(column, page, page.levels() if nullable else b"", told)
             codec = self._chosen(body) if codec is None else codec
             # The buffer was made smaller since it was made, which its memoryview does not know; that of a slice does.
             content: Any = self._codec.compress(body).slice(0) if codec == _SNAPPY else body
             packed = memoryview(content)
-            header = page_header(len(array), column.encoding, len(body), len(packed))
+            header = page_header(page.count, column.encoding, len(body), len(packed))
             self._put(memoryview(header))
             self._put(packed)
             size += len(header) + len(body)
-            if told and len(dense):
-                extremes = column.extremes(taken)
-                told = extremes is not None
-                found += [extremes] if extremes is not None else []
+            if extremes is not None:
+                found.append(extremes)
+            elif page.nulls < page.count:
+                told = False
         spelled = column.spell(min(low for low, _ in found), max(high for _, high in found)) if told and found else None
         compressed = self._position - start
         return Written(start, len(values), values.null_count, size, compressed, codec or _UNCOMPRESSED, spelled)
 
-    def _body(self, column: Column, levels: bytes, taken: Any) -> Bytes:
+    def _body(self, column: Column, page: _Page, levels: bytes, told: bool) -> tuple[Bytes, Extremes | None]:
         """A page before it is compressed."""
 
         def room(size: int) -> Bytes:
@@ -113,9 +113,9 @@ class Writer:
             return self._room[before:]
 
         before = len(levels)
-        used = column.values(taken, room)
+        used, extremes = column.encode(page.there, room, told)
         self._room[:before] = np.frombuffer(levels, np.uint8)
-        return self._room[: before + used]
+        return self._room[: before + used], extremes
 
     def _chosen(self, body: Bytes) -> int:
         sample = body[:_SAMPLE]
@@ -135,9 +135,49 @@ class Writer:
             self._waiting = bytearray()
 
 
-def _pages(values: pa.ChunkedArray) -> Iterator[pa.Array]:
-    for piece in values.chunks:
-        yield from _divided(piece)
+@dataclass(frozen=True)
+class _Page:
+    """Values of a column, in one array if any is NULL; `there` has those that are not."""
+
+    arrays: Sequence[pa.Array]
+    there: Sequence[pa.Array]
+    count: int
+    nulls: int
+
+    def levels(self) -> bytes:
+        """Which values are there, a bit each; runs of the same in one word. Behind their length."""
+        if self.nulls in (0, self.count):
+            told = varint(self.count << 1) + bytes([self.nulls == 0])
+        else:
+            (array,) = self.arrays
+            there = bits(array.buffers()[0], array.offset, len(array))
+            told = varint(len(there) << 1 | 1) + there.tobytes()
+        return len(told).to_bytes(4, "little") + told
+
+
+def _page(arrays: Sequence[pa.Array]) -> _Page:
+    count, nulls = sum(map(len, arrays)), sum(array.null_count for array in arrays)
+    if not nulls:
+        return _Page(arrays, arrays, count, nulls)
+    whole = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+    return _Page([whole], [whole.drop_null()], count, nulls)
+
+
+def _pages(values: pa.ChunkedArray) -> Iterator[Sequence[pa.Array]]:
+    """All of it is mostly one."""
+    if values.nbytes <= 2 * _PAGE:
+        yield values.chunks
+        return
+    waiting: list[pa.Array] = []
+    size = 0
+    for array in (part for piece in values.chunks for part in _divided(piece)):
+        if waiting and size + array.nbytes > 2 * _PAGE:
+            yield waiting
+            waiting, size = [], 0
+        waiting.append(array)
+        size += array.nbytes
+    if waiting:
+        yield waiting
 
 
 def _divided(piece: pa.Array) -> Iterator[pa.Array]:
@@ -148,13 +188,3 @@ def _divided(piece: pa.Array) -> Iterator[pa.Array]:
         yield from _divided(piece.slice(half))
     elif len(piece):
         yield piece
-
-
-def _levels(array: pa.Array) -> bytes:
-    """Which values are there, a bit each; runs of the same in one word. Behind their length."""
-    if array.null_count in (0, len(array)):
-        told = varint(len(array) << 1) + bytes([array.null_count == 0])
-    else:
-        there = bits(array.buffers()[0], array.offset, len(array))
-        told = varint(len(there) << 1 | 1) + there.tobytes()
-    return len(told).to_bytes(4, "little") + told

@@ -7,12 +7,15 @@ import numpy as np
 
 from penstock.capture.kernels.big_endian import int16, int32, int64
 from penstock.capture.kernels.big_endian import uint16 as _uint16
-from penstock.compiled import kernel
+from penstock.compiled import kernel, reversed_bytes, word
 
 _U32 = np.uint64(0xFFFFFFFF)
-_S32 = np.uint64(32)
+_S16, _S32, _S48 = np.uint64(16), np.uint64(32), np.uint64(48)
+_U16 = np.uint64(0xFFFF)
+_10_4, _10_8, _10_12 = np.uint64(10**4), np.uint64(10**8), np.uint64(10**12)
 _ROOM = np.uint64((1 << 64) // 10_000 - 1)  # below it, times 10,000 plus a digit stays in 64 bits
 _NEGATIVE, _POSITIVE = 0x4000, 0x0000
+MANY_DIGITS = -(1 << 63)  # no value of four digits
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
 
 
@@ -103,31 +106,49 @@ def _magnitude(data, at, length, scale):  # type: ignore[no-untyped-def]
     return high, low, True
 
 
-@kernel("int64(uint8[::1], int64, int64, int64)")
-def _small(data, at, length, scale):  # type: ignore[no-untyped-def]
-    """What `_magnitude` gives, for the values of up to four digits that most are; -1 if it is none of them."""
-    if length < 10 or length > 16:
-        return -1
-    digits, sign = _uint16(data, at), _uint16(data, at + 4)
-    exponent = 4 * (int16(data, at + 2) - digits + 1) + scale  # of the last place
-    if length != 8 + 2 * digits or (sign != _POSITIVE and sign != _NEGATIVE) or exponent < -3 or exponent > 2:
-        return -1
-    value = _uint16(data, at + 8)
-    for i in range(1, digits):
-        value = value * 10_000 + _uint16(data, at + 8 + 2 * i)
-    if exponent >= 0:
-        return value * (1 if exponent == 0 else 10 if exponent == 1 else 100)
-    below = 10 if exponent == -1 else 100 if exponent == -2 else 1000
-    whole = value // 10 if exponent == -1 else value // 100 if exponent == -2 else value // 1000
-    return whole if whole * below == value else -1
+@kernel("int64(uint64, uint64)", inline=True)
+def _divided(value, by):  # type: ignore[no-untyped-def]
+    """MANY_DIGITS if something is left over. The divisor is a constant, so that the compiler multiplies instead."""
+    whole = value // by
+    return nb.int64(whole) if whole * by == value else nb.int64(MANY_DIGITS)
+
+
+@kernel("int64(int64, int64, int64)", inline=True)
+def small_decimal(address, length, scale):  # type: ignore[no-untyped-def]
+    """A value of up to four digits, as most are, times 10^scale; MANY_DIGITS if it is none of them.
+
+    Sixteen bytes are looked at, whatever the length: what comes before the digits is one word, the digits are another.
+    """
+    head = reversed_bytes(word(address))
+    digits, sign = nb.int64(head >> _S48), nb.int64((head >> _S16) & _U16)
+    exponent = 4 * (nb.int64(nb.int16(head >> _S32)) - digits + 1) + scale  # of the last place
+    if digits < 1 or digits > 4 or length != 8 + 2 * digits or (sign != _POSITIVE and sign != _NEGATIVE):
+        return nb.int64(MANY_DIGITS)
+    tail = reversed_bytes(word(address + 8)) >> nb.uint64(64 - 16 * digits)
+    value = (tail >> _S48) * _10_12 + ((tail >> _S32) & _U16) * _10_8 + ((tail >> _S16) & _U16) * _10_4 + (tail & _U16)
+    found = nb.int64(MANY_DIGITS)
+    if exponent == 0:
+        found = nb.int64(value)
+    elif exponent == -2:
+        found = _divided(value, np.uint64(100))
+    elif exponent == 2:
+        found = nb.int64(value * np.uint64(100))
+    elif exponent == 1:
+        found = nb.int64(value * np.uint64(10))
+    elif exponent == -1:
+        found = _divided(value, np.uint64(10))
+    elif exponent == -3:
+        found = _divided(value, np.uint64(1000))
+    return -found if sign == _NEGATIVE and found != MANY_DIGITS else found
 
 
 @kernel("Tuple((uint64, uint64, boolean))(uint8[::1], int64, int64, int64, uint64, uint64)")
 def decimal(data, at, length, scale, limit_high, limit_low):  # type: ignore[no-untyped-def]
     """numeric as a Decimal128 of `scale`: (low, high, whether it can be held and lies below the limit 10^precision)."""
-    small = _small(data, at, length, scale)
-    if small >= 0:
-        high, low, held = np.uint64(0), np.uint64(small), True
+    high, low, held = np.uint64(0), np.uint64(0), False
+    small = small_decimal(nb.int64(data.ctypes.data) + at, length, scale) if at + 16 <= data.size else MANY_DIGITS
+    if small != MANY_DIGITS:
+        low, held = np.uint64(abs(small)), True
     else:
         high, low, held = _magnitude(data, at, length, scale)
     if not held or high > limit_high or (high == limit_high and low >= limit_low):

@@ -10,7 +10,7 @@ import numba as nb
 import numpy as np
 
 from penstock.capture.kernels.big_endian import byte, int16, int32, int64
-from penstock.capture.kernels.binary import decimal
+from penstock.capture.kernels.binary import MANY_DIGITS, decimal, small_decimal
 from penstock.capture.kernels.frames import BORROWED, KEY, WHOLE
 from penstock.compiled import SHORT, copy_memory, copy_short, half, kernel, put, reversed_bytes, word
 
@@ -23,6 +23,7 @@ NOT_WHOLE, DECODED, NO_ROOM = 0, 1, 2
 # The mark of a field and its length, as the low bytes of a word; without the mark, those above it.
 _MARK = np.uint64(8)
 _MARKED, _UNMARKED = np.uint64((1 << 40) - 1), np.uint64((1 << 32) - 1)
+_ANY = np.uint64((1 << 64) - 1)
 _FOUR, _EIGHT = np.uint64((4 << 32) | _b), np.uint64((8 << 32) | _b)
 
 
@@ -133,6 +134,27 @@ def values(data, marked, rows, kinds, numerics, starts, out, valid, nulls, offse
                 put(to + starts[nb.uint64(column)] + (row << 2), reversed_bytes(half(here + at + mark + 4)))
                 at += mark + 8
                 continue
+            if kind >= DECIMAL and at <= safe and (not marked or byte(data, at) == _b):  # short ones, as most are
+                value_at = at + mark + 4
+                length = nb.int64(nb.int32(reversed_bytes(half(here + at + mark))))
+                if 0 <= length <= SHORT and value_at <= safe and value_at + length <= end:
+                    start = to + starts[nb.uint64(column)]
+                    if kind == TEXT:
+                        used = nb.int64(bounds[text, nb.uint64(row)])
+                        if used + length > rooms[nb.uint64(column)]:
+                            return NO_ROOM
+                        copy_short(start + used, here + value_at)  # what comes next is written over what is too much
+                        bounds[text, nb.uint64(row + 1)] = used + length
+                        text += nb.uint64(1)
+                        at = value_at + length
+                        continue
+                    number = small_decimal(here + value_at, length, numerics[nb.uint64(column), 0])
+                    most = limits[nb.uint64(column), 2] if limits[nb.uint64(column), 1] == 0 else _ANY
+                    if number != MANY_DIGITS and nb.uint64(abs(number)) < most:
+                        put(start + (row << 4), number)
+                        put(start + (row << 4) + 8, number >> 63)
+                        at = value_at + length
+                        continue
             length = nb.int64(NULL)
             if marked and at < end and byte(data, at) == _n:
                 at += 1
@@ -150,10 +172,7 @@ def values(data, marked, rows, kinds, numerics, starts, out, valid, nulls, offse
                 used = nb.int64(bounds[text, nb.uint64(row)])
                 if used + length > rooms[nb.uint64(column)]:
                     return NO_ROOM
-                if length > SHORT or at > safe:
-                    copy_memory(to + starts[nb.uint64(column)] + used, here + at, max(length, 0))
-                else:  # what comes next is written over what is too much
-                    copy_short(to + starts[nb.uint64(column)] + used, here + at)
+                copy_memory(to + starts[nb.uint64(column)] + used, here + at, max(length, 0))
                 bounds[text, nb.uint64(row + 1)] = used + max(length, 0)
                 text += nb.uint64(1)
             elif kind == PLACE:

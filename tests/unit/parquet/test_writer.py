@@ -95,9 +95,9 @@ def test_arrow_reads_what_was_written(values: pa.ChunkedArray, nullable: bool, p
     nullable = nullable or values.null_count > 0
     table = pa.table([values], schema=pa.schema([pa.field("x", values.type, nullable=nullable)]))
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "_PIECE", 0)  # no piece is copied in front of the others
         if pages_of_one_row:
             patch.setattr(writer, "_PAGE", 1)
-            patch.setattr(writer, "_PIECE", 0)
         back, footer = written(table)
     assert back.schema.equals(table.schema)
     assert alike(back["x"], values)
@@ -136,7 +136,27 @@ def test_what_packing_may_take_has_room() -> None:
         numbers = np.where(np.arange(count) % 2, -(1 << 63), (1 << 63) - 1)
         for values in (numbers, np.where(np.arange(count) % 2, -(1 << 31), (1 << 31) - 1).astype(np.int32)):
             out = np.empty(kernels.packed_room(count), np.uint8)
-            assert kernels.pack(values, out, np.empty(kernels.BLOCK, np.int64)) <= len(out)
+            pieces, step = np.array([(values.ctypes.data, count)]), values.itemsize
+            assert kernels.pack(pieces, step, step == 4, out, np.empty(kernels.BLOCK, np.int64))[0] <= len(out)
+
+
+@pytest.mark.parametrize("lengths", [[1, 1, 1], [128, 1, 127], [1, 128, 300, 0, 5], [0, 129, 0], [5000, 37, 4000]])
+@pytest.mark.parametrize("kind", [pa.int16(), pa.int32(), pa.int64(), pa.decimal128(9, 2), pa.decimal128(18, 2)])
+def test_pieces_become_one_page(lengths: list[int], kind: pa.DataType) -> None:
+    dice = np.random.default_rng(sum(lengths))
+    most = 9_999 if kind == pa.int16() else 9_999_999
+    decimal = pa.types.is_decimal(kind)
+    pieces = [
+        pa.array([Decimal(number).scaleb(-2) if decimal else number for number in some], kind)
+        for some in (dice.integers(-most, most, length).tolist() for length in lengths)
+    ]
+    table = pa.table({"x": pa.chunked_array(pieces, kind)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "_PIECE", 0)
+        back, footer = written(table)
+    assert back.equals(table)
+    told = footer.row_group(0).column(0).statistics
+    assert (told.min, told.max) == tuple(pc.min_max(table["x"]).as_py().values())
 
 
 def test_several_row_groups_and_pages() -> None:
