@@ -101,11 +101,18 @@ def _group(number: int, schema: pa.Schema, columns: Sequence[Column], group: Row
     )
 
 
+@lru_cache(1 << 12)
+def _constant(name: str, physical: int, encoding: int) -> tuple[Value, Value, Value]:
+    """What every row group says of a column again."""
+    return i32(physical), items([i32(_RLE), i32(encoding)]), items([text(name)])
+
+
 def _chunk(name: str, column: Column, written: Written) -> Value:
+    physical, encodings, path = _constant(name, column.physical, column.encoding)
     told = {
-        1: i32(column.physical),
-        2: items([i32(_RLE), i32(column.encoding)]),
-        3: items([text(name)]),
+        1: physical,
+        2: encodings,
+        3: path,
         4: i32(written.codec),
         5: i64(written.values),
         6: i64(written.size),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 _TRUE, _FALSE, _I8, _I16, _I32, _I64, _BINARY, _LIST, _STRUCT = 1, 2, 3, 4, 5, 6, 8, 9, 12
-_ONE_BYTE = [bytes([value]) for value in range(128)]
+_ONE_BYTE = [bytes([value]) for value in range(256)]
 _SHORT_LIST, _SHORT_STEP = 15, 16
 
 
@@ -23,6 +23,8 @@ def varint(value: int) -> bytes:
     """
     if value < 128:
         return _ONE_BYTE[value]
+    if value < 1 << 14:
+        return _ONE_BYTE[value & 127 | 128] + _ONE_BYTE[value >> 7]
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -67,7 +69,7 @@ def text(value: str) -> Value:
 def items(values: Sequence[Value]) -> Value:
     """All of one kind; a list of none is said to be one of structs."""
     count, kind = len(values), values[0].kind if values else _STRUCT
-    head = bytes([count << 4 | kind]) if count < _SHORT_LIST else bytes([0xF0 | kind]) + varint(count)
+    head = _ONE_BYTE[count << 4 | kind] if count < _SHORT_LIST else bytes([0xF0 | kind]) + varint(count)
     return Value(_LIST, head + b"".join([value.encoded for value in values]))
 
 
@@ -81,8 +83,9 @@ def struct(fields: Mapping[int, Value | None]) -> Value:
     for number, value in fields.items():
         if value is not None:
             step = number - last
-            out.append(bytes([step << 4 | value.kind]) if step < _SHORT_STEP else bytes([value.kind]) + _zigzag(number))
-            out.append(value.encoded)
+            kind, encoded = value
+            out.append(_ONE_BYTE[step << 4 | kind] if step < _SHORT_STEP else _ONE_BYTE[kind] + _zigzag(number))
+            out.append(encoded)
             last = number
     out.append(b"\0")
     return Value(_STRUCT, b"".join(out))
