@@ -63,3 +63,19 @@ def test_little_is_kept_and_nothing_after_forget() -> None:
     assert 0 < len(column_memory._free) < 10
     column_memory.forget()
     assert not column_memory._free
+
+
+def test_what_comes_back_after_forget_is_not_kept() -> None:
+    """A commit forgets while its last batch is still in somebody's hands, and then nothing may come for hours."""
+    memory = column_memory.taken(LARGE)
+    column_memory.forget()
+    del memory
+    assert not column_memory._free
+
+
+def test_huge_pieces_are_not_kept() -> None:
+    """They would stay behind those that fit, for one value of many megabytes long ago."""
+    memory = column_memory.taken(200 << 20)
+    assert len(memory) == 200 << 20
+    del memory
+    assert not column_memory._free
