@@ -85,10 +85,10 @@ $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
-# Numba's cache knows when a kernel's own file changed, not when one that it uses did: all are compiled again.
+# A changed kernel has all compiled again, into files of other names (penstock/compiled.py): the old ones go.
 $(KERNELS): $(INSTALLED) penstock/compiled.py $(wildcard penstock/capture/kernels/*.py penstock/parquet/*.py)
 	@echo "Compiling the kernels ..."
-	@find penstock -name '*.nbi' -delete
+	@find penstock -name '*.nb[ic]' -delete
 	@$(BIN)/python -m penstock.capture.kernels
 	@touch $@
 

@@ -1,25 +1,63 @@
-"""How a kernel that allocates nothing is compiled, and the instructions that Numba has no word for."""
+"""How kernels are compiled and kept, and the instructions that Numba has no word for."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
 
 import numba as nb
 from llvmlite import ir
 from numba.core import types
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.extending import intrinsic
 
+Function = Callable[..., Any]
+_SOURCES = ("compiled.py", "capture/kernels/*.py", "parquet/*.py")  # all code that a kernel may consist of
 
-def kernel(signature: str | list[str], *, inline: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compiled for the signature when its module is imported; runs without the GIL.
 
-    References to arrays are not counted, which is why it must not make one (Numba refuses that). Counting them at every
-    call of another kernel took three quarters of a scan's time.
+def kernel(signature: Any, *, inline: bool = False, allocates: bool = False) -> Callable[[Function], Function]:
+    """Compiled for the signature, or each of a list, when its module is imported; runs without the GIL.
+
+    References to arrays are not counted, which is why it must not make one (Numba refuses that) unless it says that it
+    `allocates`. Counting them at every call of another kernel took three quarters of a scan's time.
     """
-    options: dict[str, Any] = {"nogil": True, "cache": True, "inline": "always" if inline else "never", "_nrt": False}
-    compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = nb.njit(signature, **options)
+    options: dict[str, Any] = {"nogil": True, "inline": "always" if inline else "never", "_nrt": allocates}
+
+    def compiled(function: Function) -> Function:
+        dispatcher: Any = nb.njit(**options)(function)
+        dispatcher._cache = _KernelCache(function)  # type: ignore[no-untyped-call]
+        for one in signature if isinstance(signature, list) else [signature]:
+            dispatcher.compile(one)
+        dispatcher.disable_compile()
+        return cast("Function", dispatcher)
+
     return compiled
+
+
+@cache
+def sources_digest() -> str:
+    """Of the text of all kernels."""
+    here = Path(__file__).parent
+    found = sorted(path for pattern in _SOURCES for path in here.glob(pattern))
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in found)).hexdigest()[:12]
+
+
+class _NamedBySources(CompileResultCacheImpl):
+    def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        return f"{super().get_filename_base(fullname, abiflags)}.{sources_digest()}"  # type: ignore[no-untyped-call]
+
+
+class _KernelCache(FunctionCache):
+    """Machine code on the disk, found by the text of all kernels.
+
+    Numba's own looks at the file of the function alone. A kernel consists of others as well, and of their constants: an
+    upgrade that changed only those would go on with what was compiled before it, and give wrong rows.
+    """
+
+    _impl_class = _NamedBySources
 
 
 def _fetch(typing_context: Any, address: Any) -> Any:

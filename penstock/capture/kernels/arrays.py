@@ -6,10 +6,10 @@ row and why.
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
 from penstock.capture.kernels.big_endian import int32 as _int32
+from penstock.compiled import kernel
 
 FITS, NO_LIST, MALFORMED = 0, 1, 2
 
@@ -17,7 +17,7 @@ _OPEN, _CLOSE, _QUOTE, _BACKSLASH, _COMMA, _BRACKET = (ord(c) for c in '{}"\\,['
 _N, _U, _L = (ord(c) for c in "NUL")
 
 
-@nb.njit("Tuple((int64, int64))(uint8[::1], int64, int64)", cache=True)
+@kernel("Tuple((int64, int64))(uint8[::1], int64, int64)")
 def _sent_size(data, at, length):  # type: ignore[no-untyped-def]
     """Elements of one array as array_send wrote it, and whether it is a list."""
     if length < 12:
@@ -33,10 +33,9 @@ def _sent_size(data, at, length):  # type: ignore[no-untyped-def]
     return size, FITS if size >= 0 and 4 * size <= length - 20 else MALFORMED
 
 
-@nb.njit(
+@kernel(
     "Tuple((int64, int64, int32[::1], int64[::1], int64[::1]))(uint8[::1], int64[::1], int64[::1])",
-    nogil=True,
-    cache=True,
+    allocates=True,
 )
 def from_sent(data, offsets, lengths):  # type: ignore[no-untyped-def]
     """(row, code, list bounds, element offsets, element lengths); an element's length is -1 where it is NULL."""
@@ -72,7 +71,7 @@ def from_sent(data, offsets, lengths):  # type: ignore[no-untyped-def]
     return -1, FITS, bounds, starts, sizes
 
 
-@nb.njit("Tuple((int64, int64))(uint8[::1], int64, int64)", cache=True)
+@kernel("Tuple((int64, int64))(uint8[::1], int64, int64)")
 def _text_size(data, at, end):  # type: ignore[no-untyped-def]
     """Elements of one array as array_out wrote it, and whether it is a list."""
     if at >= end:
@@ -98,15 +97,14 @@ def _text_size(data, at, end):  # type: ignore[no-untyped-def]
     return size, MALFORMED if quoted or i != end - 1 else FITS
 
 
-@nb.njit("boolean(uint8[::1], int64, int64)", cache=True)
+@kernel("boolean(uint8[::1], int64, int64)")
 def _is_null(out, at, end):  # type: ignore[no-untyped-def]
     return end - at == 4 and out[at] == _N and out[at + 1] == _U and out[at + 2] == _L and out[at + 3] == _L
 
 
-@nb.njit(
+@kernel(
     "Tuple((int64, int64, int32[::1], uint8[::1], int64[::1], int64[::1]))(uint8[::1], int64[::1], int64[::1])",
-    nogil=True,
-    cache=True,
+    allocates=True,
 )
 def from_text(data, offsets, lengths):  # type: ignore[no-untyped-def]
     """(row, code, list bounds, the elements' bytes without quotes, their offsets, their lengths)."""

@@ -6,9 +6,14 @@ the bytes as one word (7.5 ns instead of 1 ns for eight of them).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba as nb
 
 from penstock.compiled import kernel
+
+_signed16: Any = nb.int16
+_signed32: Any = nb.int32
 
 
 @kernel("int64(uint8[::1], int64)", inline=True)
@@ -23,7 +28,7 @@ def uint16(data, at):  # type: ignore[no-untyped-def]
 
 @kernel("int64(uint8[::1], int64)", inline=True)
 def int16(data, at):  # type: ignore[no-untyped-def]
-    return nb.int64(nb.int16(uint16(data, at)))
+    return nb.int64(_signed16(uint16(data, at)))
 
 
 @kernel("int64(uint8[::1], int64)", inline=True)
@@ -33,7 +38,7 @@ def uint32(data, at):  # type: ignore[no-untyped-def]
 
 @kernel("int64(uint8[::1], int64)", inline=True)
 def int32(data, at):  # type: ignore[no-untyped-def]
-    return nb.int64(nb.int32(uint32(data, at)))
+    return nb.int64(_signed32(uint32(data, at)))
 
 
 @kernel("int64(uint8[::1], int64)", inline=True)

@@ -172,7 +172,7 @@ def decimals(data, offsets, lengths, scale, limit_high, limit_low, out):  # type
     return -1
 
 
-@nb.njit("Tuple((int64, int32[::1], uint8[::1]))(uint8[::1], int64[::1], int64[::1])", nogil=True, cache=True)
+@kernel("Tuple((int64, int32[::1], uint8[::1]))(uint8[::1], int64[::1], int64[::1])", allocates=True)
 def uuids(data, offsets, lengths):  # type: ignore[no-untyped-def]
     """uuid as its text: (first bad field or -1, Arrow offsets, bytes)."""
     count = offsets.size

@@ -53,7 +53,7 @@ def is_ascii(data):  # type: ignore[no-untyped-def]
     return found < 128
 
 
-@nb.njit("int64(uint8)", cache=True, inline="always")
+@kernel("int64(uint8)", inline=True)
 def _digit(byte):  # type: ignore[no-untyped-def]
     if _ZERO <= byte <= _NINE:
         return byte - _ZERO
@@ -62,7 +62,7 @@ def _digit(byte):  # type: ignore[no-untyped-def]
     return -1
 
 
-@nb.njit("Tuple((int64, int32[::1], uint8[::1]))(uint8[::1], int64[::1], int64[::1])", nogil=True, cache=True)
+@kernel("Tuple((int64, int32[::1], uint8[::1]))(uint8[::1], int64[::1], int64[::1])", allocates=True)
 def gather_hex(data, offsets, lengths):  # type: ignore[no-untyped-def]
     r"""The bytes written as `\x0aff`: (first bad field or -1, Arrow offsets, bytes)."""
     count = offsets.size

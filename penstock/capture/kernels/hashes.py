@@ -9,6 +9,8 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+from penstock.compiled import kernel
+
 _INITIAL = 0x9E3779B9 + 3923095
 _32, _64 = np.uint32, np.uint64
 _COMMA, _ZERO, _MINUS, _N = (ord(c) for c in ",0-N")
@@ -24,12 +26,12 @@ _u32, _u64, _i64 = nb.uint32, nb.uint64, nb.int64
 _GROUPS = 12  # of four digits: 38 digits, shifted by up to three
 
 
-@nb.njit("uint32(uint32, uint32)", cache=True, inline="always")
+@kernel("uint32(uint32, uint32)", inline=True)
 def _rot(x, k):  # type: ignore[no-untyped-def]
     return _32((x << k) | (x >> (_32(32) - k)))
 
 
-@nb.njit("UniTuple(uint32, 3)(uint32, uint32, uint32)", cache=True)
+@kernel("UniTuple(uint32, 3)(uint32, uint32, uint32)")
 def _mix(a, b, c):  # type: ignore[no-untyped-def]
     a = _32(a - c) ^ _rot(c, _32(4))
     c = _32(c + b)
@@ -46,7 +48,7 @@ def _mix(a, b, c):  # type: ignore[no-untyped-def]
     return a, b, c
 
 
-@nb.njit("uint64(uint32, uint32, uint32)", cache=True)
+@kernel("uint64(uint32, uint32, uint32)")
 def _final(a, b, c):  # type: ignore[no-untyped-def]
     c = _32((c ^ b) - _rot(b, _32(14)))
     a = _32((a ^ c) - _rot(c, _32(11)))
@@ -58,7 +60,7 @@ def _final(a, b, c):  # type: ignore[no-untyped-def]
     return (_64(b) << _64(32)) | _64(c)
 
 
-@nb.njit("UniTuple(uint32, 3)(uint32, uint64)", cache=True)
+@kernel("UniTuple(uint32, 3)(uint32, uint64)")
 def _start(length, seed):  # type: ignore[no-untyped-def]
     a = b = c = _32(_32(_INITIAL & 0xFFFFFFFF) + length)
     if seed != _64(0):
@@ -68,12 +70,12 @@ def _start(length, seed):  # type: ignore[no-untyped-def]
     return a, b, c
 
 
-@nb.njit(_u32(_OCTETS, _i64), cache=True, inline="always")
+@kernel(_u32(_OCTETS, _i64), inline=True)
 def _word(k, at):  # type: ignore[no-untyped-def]
     return _32(k[at]) | _32(k[at + 1]) << _32(8) | _32(k[at + 2]) << _32(16) | _32(k[at + 3]) << _32(24)
 
 
-@nb.njit(_u64(_OCTETS, _i64, _i64, _u64), cache=True)
+@kernel(_u64(_OCTETS, _i64, _i64, _u64))
 def hash_bytes(k, at, length, seed):  # type: ignore[no-untyped-def]
     """hash_any_extended."""
     a, b, c = _start(_32(length), seed)
@@ -92,7 +94,7 @@ def hash_bytes(k, at, length, seed):  # type: ignore[no-untyped-def]
     return _final(a, b, c)
 
 
-@nb.njit("uint64(int64, uint64)", cache=True)
+@kernel("uint64(int64, uint64)")
 def hash_int(value, seed):  # type: ignore[no-untyped-def]
     """hashint8extended: both halves folded into one."""
     high = _32((value >> 32) & 0xFFFFFFFF)
@@ -101,14 +103,14 @@ def hash_int(value, seed):  # type: ignore[no-untyped-def]
     return _final(_32(a + low), b, c)
 
 
-@nb.njit(nb.void(_LONGS, _MASK, _u64, _u64, _HASHES), nogil=True, cache=True)
+@kernel(nb.void(_LONGS, _MASK, _u64, _u64, _HASHES))
 def add_ints(values, valid, seed, null, out):  # type: ignore[no-untyped-def]
     """Numbers of 32 bits."""
     for row in range(values.size):
         out[row] ^= hash_int(values[row], seed) if valid[row] else null
 
 
-@nb.njit(nb.void(_LONGS, _MASK, _u64, _u64, _u64, _HASHES), nogil=True, cache=True)
+@kernel(nb.void(_LONGS, _MASK, _u64, _u64, _u64, _HASHES))
 def add_longs(values, valid, seed, high_seed, null, out):  # type: ignore[no-untyped-def]
     """Numbers of 64 bits. What the fold loses comes back with the upper half, hashed by itself."""
     for row in range(values.size):
@@ -118,7 +120,7 @@ def add_longs(values, valid, seed, high_seed, null, out):  # type: ignore[no-unt
             out[row] ^= null
 
 
-@nb.njit(nb.void(_FLOATS, _MASK, _u64, _u64, _HASHES), nogil=True, cache=True)
+@kernel(nb.void(_FLOATS, _MASK, _u64, _u64, _HASHES), allocates=True)
 def add_floats(values, valid, seed, null, out):  # type: ignore[no-untyped-def]
     """Both zeros are one value, and all NaNs are."""
     buffer = np.empty(1, np.float64)
@@ -133,7 +135,7 @@ def add_floats(values, valid, seed, null, out):  # type: ignore[no-untyped-def]
             out[row] ^= hash_bytes(octets, 0, 8, seed)
 
 
-@nb.njit(nb.void(_OCTETS, _LONGS, _MASK, _u64, _u64, _HASHES), nogil=True, cache=True)
+@kernel(nb.void(_OCTETS, _LONGS, _MASK, _u64, _u64, _HASHES))
 def add_bytes(data, offsets, valid, seed, null, out):  # type: ignore[no-untyped-def]
     for row in range(valid.size):
         if valid[row]:
@@ -142,7 +144,7 @@ def add_bytes(data, offsets, valid, seed, null, out):  # type: ignore[no-untyped
             out[row] ^= null
 
 
-@nb.njit("int64(uint64, uint64, uint8[::1])", cache=True)
+@kernel("int64(uint64, uint64, uint8[::1])", allocates=True)
 def _digits(low, high, digits):  # type: ignore[no-untyped-def]
     """Decimal digits of a number of 128 bits, the last one first; how many."""
     count = 0
@@ -167,7 +169,7 @@ def _digits(low, high, digits):  # type: ignore[no-untyped-def]
     return count
 
 
-@nb.njit(nb.void(_PAIRS, _i64, _MASK, _u64, _u64, _u64, _HASHES), nogil=True, cache=True)
+@kernel(nb.void(_PAIRS, _i64, _MASK, _u64, _u64, _u64, _HASHES), allocates=True)
 def add_decimals(values, scale, valid, seed, minus_seed, null, out):  # type: ignore[no-untyped-def]
     """hash_numeric_extended over groups of four digits, counted from the point, without zeros at both ends.
 
@@ -208,7 +210,7 @@ def add_decimals(values, scale, valid, seed, minus_seed, null, out):  # type: ig
         out[row] ^= hash_bytes(octets, first * 2, (last - first) * 2, own) ^ _64(np.int64(weight))
 
 
-@nb.njit(_i64(_HASHES, _MASK, _LONGS, nb.int64[::1], nb.uint8[::1]), nogil=True, cache=True)
+@kernel(_i64(_HASHES, _MASK, _LONGS, nb.int64[::1], nb.uint8[::1]), allocates=True)
 def list_texts(hashes, valid, bounds, offsets, text):  # type: ignore[no-untyped-def]
     """The hashes of each list's elements as text, `-5,N,17`, into `text` (21 bytes an element); its length."""
     end = 0
@@ -242,7 +244,7 @@ def list_texts(hashes, valid, bounds, offsets, text):  # type: ignore[no-untyped
     return end
 
 
-@nb.njit(nb.void(_HASHES, _LONGS, _i64, nb.int64[::1], _HASHES), nogil=True, cache=True)
+@kernel(nb.void(_HASHES, _LONGS, _i64, nb.int64[::1], _HASHES))
 def add_up(hashes, weights, mask, counts, sums):  # type: ignore[no-untyped-def]
     """Rows and their hashes per bucket. The last hash ties the columns of a row together."""
     for row in range(hashes.size):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
+
+from penstock.compiled import kernel
 
 _ZERO, _NINE, _MINUS, _PLUS, _DOT, _COLON, _SPACE, _i, _y, _m, _d = (ord(c) for c in "09-+.: iymd")
 _MAX32, _MIN32 = 2**31 - 1, -(2**31)
 _MAX64, _MIN64 = np.int64(2**63 - 1), np.int64(-(2**63))
 
 
-@nb.njit("Tuple((int64, int64))(uint8[::1], int64, int64)", cache=True)
+@kernel("Tuple((int64, int64))(uint8[::1], int64, int64)")
 def _number(data, at, end):  # type: ignore[no-untyped-def]
     """Digits from `at`: (their value, where they end)."""
     value = 0
@@ -20,7 +21,7 @@ def _number(data, at, end):  # type: ignore[no-untyped-def]
     return value, at
 
 
-@nb.njit("Tuple((int64, int64))(uint8[::1], int64, int64, int64)", cache=True)
+@kernel("Tuple((int64, int64))(uint8[::1], int64, int64, int64)")
 def _clock(data, at, end, hours):  # type: ignore[no-untyped-def]
     """What follows the hours: (microseconds, where it ends, -1 if it is no clock). The largest wraps to the least."""
     minutes, seconds, fraction = 0, 0, 0
@@ -42,17 +43,16 @@ def _clock(data, at, end, hours):  # type: ignore[no-untyped-def]
     return ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction, at
 
 
-@nb.njit("int64(uint8[::1], int64, int64)", cache=True)
+@kernel("int64(uint8[::1], int64, int64)")
 def _word(data, at, end):  # type: ignore[no-untyped-def]
     while at < end and data[at] != _SPACE:
         at += 1
     return at
 
 
-@nb.njit(
+@kernel(
     "int64(uint8[::1], int64[::1], int64[::1], int32[::1], int32[::1], int64[::1])",
-    nogil=True,
-    cache=True,
+    allocates=True,
 )
 def parse(data, offsets, lengths, months, days, micros):  # type: ignore[no-untyped-def]
     """The first field that is no interval, or -1. The infinities are the extremes of all three fields."""

@@ -87,7 +87,7 @@ def fill(connection, buffer, ends, held, socket, enough, patience):  # type: ign
     return count, used, FULL
 
 
-@nb.njit("void(int64[::1])", cache=True)
+@kernel("void(int64[::1])")
 def release(held):  # type: ignore[no-untyped-def]
     """Free a message that was held over and will not be read."""
     if held[HELD_POINTER] != 0:

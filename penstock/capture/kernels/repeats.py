@@ -8,6 +8,8 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+from penstock.compiled import kernel
+
 # What is known of a group, at the index of its first row.
 ALONE, UPDATED, REPEATED = 1, 2, 3
 
@@ -21,13 +23,13 @@ _FACTOR = 0x9E3779B97F4A7C15
 _NULL = 0xD6E8FEB86659FD93
 
 
-@nb.njit("uint64(uint64, uint64)", cache=True, inline="always")
+@kernel("uint64(uint64, uint64)", inline=True)
 def _mix(hashed, word):  # type: ignore[no-untyped-def]
     hashed = (hashed ^ word) * nb.uint64(_FACTOR)
     return hashed ^ (hashed >> nb.uint64(29))
 
 
-@nb.njit(nb.void(_WORDS, _BYTES, nb.int64, _HASHES), nogil=True, cache=True)
+@kernel(nb.void(_WORDS, _BYTES, nb.int64, _HASHES))
 def mix_words(words, valid, offset, hashes):  # type: ignore[no-untyped-def]
     """Mix a word per row into its hash. `valid` is Arrow's bitmap, or empty, and starts at row `-offset`."""
     for row in range(words.size):
@@ -37,7 +39,7 @@ def mix_words(words, valid, offset, hashes):  # type: ignore[no-untyped-def]
             hashes[row] = _mix(hashes[row], words[row])
 
 
-@nb.njit(nb.void(_BYTES, _BOUNDS, _BYTES, nb.int64, _HASHES), nogil=True, cache=True)
+@kernel(nb.void(_BYTES, _BOUNDS, _BYTES, nb.int64, _HASHES))
 def mix_bytes(data, bounds, valid, offset, hashes):  # type: ignore[no-untyped-def]
     """Mix the bytes from `bounds[row]` up to `bounds[row + 1]` into each row's hash, eight at a time."""
     for row in range(hashes.size):
@@ -56,7 +58,7 @@ def mix_bytes(data, bounds, valid, offset, hashes):  # type: ignore[no-untyped-d
         hashes[row] = hashed
 
 
-@nb.njit(_GROUPS(_INTS, _HASHES, _INTS), nogil=True, cache=True)
+@kernel(_GROUPS(_INTS, _HASHES, _INTS), allocates=True)
 def group(transactions, hashes, weights):  # type: ignore[no-untyped-def]
     """(repeated groups, first row of each row's group, row after the first in its group, state of each group).
 

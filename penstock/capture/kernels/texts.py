@@ -9,6 +9,7 @@ import numba as nb
 import numpy as np
 
 from penstock.capture.kernels.big_endian import uint16 as _uint16
+from penstock.compiled import kernel
 
 _TEXTS = "Tuple((int64, int32[::1], uint8[::1]))"
 _FIELDS = "uint8[::1], int64[::1], int64[::1]"
@@ -30,7 +31,7 @@ _SIGN_NAN, _SIGN_INFINITY, _SIGN_MINUS_INFINITY, _SIGN_NEGATIVE = 0xC000, 0xD000
 _INET, _INET6 = 2, 3
 
 
-@nb.njit("int64(uint8[::1], int64, int64)", cache=True)
+@kernel("int64(uint8[::1], int64, int64)")
 def _integer(data, at, width):  # type: ignore[no-untyped-def]
     value = nb.int64(nb.int8(data[at]))
     for j in range(1, width):
@@ -38,7 +39,7 @@ def _integer(data, at, width):  # type: ignore[no-untyped-def]
     return value
 
 
-@nb.njit(nb.int64(nb.uint8[::1], nb.int64, nb.types.Array(nb.uint8, 1, "C", readonly=True)), cache=True)
+@kernel(nb.int64(nb.uint8[::1], nb.int64, nb.types.Array(nb.uint8, 1, "C", readonly=True)))
 def _put(out, to, text):  # type: ignore[no-untyped-def]
     for byte in text:
         out[to] = byte
@@ -46,7 +47,7 @@ def _put(out, to, text):  # type: ignore[no-untyped-def]
     return to
 
 
-@nb.njit("int64(uint8[::1], int64, int64, int64)", cache=True)
+@kernel("int64(uint8[::1], int64, int64, int64)")
 def _number(out, to, value, width):  # type: ignore[no-untyped-def]
     """A number that is not negative, with at least `width` digits."""
     digits, rest = 1, value // 10
@@ -60,7 +61,7 @@ def _number(out, to, value, width):  # type: ignore[no-untyped-def]
     return to + digits
 
 
-@nb.njit("int64(uint8[::1], int64, int64)", cache=True)
+@kernel("int64(uint8[::1], int64, int64)")
 def _clock(out, to, micros):  # type: ignore[no-untyped-def]
     """HH:MM:SS and what is left of the second, without trailing zeros."""
     seconds, fraction = micros // 1_000_000, micros % 1_000_000
@@ -77,7 +78,7 @@ def _clock(out, to, micros):  # type: ignore[no-untyped-def]
     return to
 
 
-@nb.njit("Tuple((int64, boolean))(uint8[::1], int64, int64)", cache=True)
+@kernel("Tuple((int64, boolean))(uint8[::1], int64, int64)")
 def _calendar(out, to, days):  # type: ignore[no-untyped-def]
     """YYYY-MM-DD of a day since 2000-01-01, and whether it is BC. The algorithm counts from March, era by era."""
     shifted = days + _EPOCH_DAYS + 719_468
@@ -97,7 +98,7 @@ def _calendar(out, to, days):  # type: ignore[no-untyped-def]
     return to, year <= 0
 
 
-@nb.njit("int64(uint8[::1], int64, boolean)", cache=True)
+@kernel("int64(uint8[::1], int64, boolean)")
 def _infinity(out, to, negative):  # type: ignore[no-untyped-def]
     if negative:
         out[to] = _MINUS
@@ -105,7 +106,7 @@ def _infinity(out, to, negative):  # type: ignore[no-untyped-def]
     return _put(out, to, _INFINITY)
 
 
-@nb.njit(f"{_TEXTS}({_FIELDS})", nogil=True, cache=True)
+@kernel(f"{_TEXTS}({_FIELDS})", allocates=True)
 def dates(data, offsets, lengths):  # type: ignore[no-untyped-def]
     count = offsets.size
     bounds, out, to = np.zeros(count + 1, np.int32), np.empty(count * 20, np.uint8), 0
@@ -124,7 +125,7 @@ def dates(data, offsets, lengths):  # type: ignore[no-untyped-def]
     return -1, bounds, out[:to].copy()
 
 
-@nb.njit(f"{_TEXTS}({_FIELDS}, boolean)", nogil=True, cache=True)
+@kernel(f"{_TEXTS}({_FIELDS}, boolean)", allocates=True)
 def timestamps(data, offsets, lengths, zoned):  # type: ignore[no-untyped-def]
     count = offsets.size
     bounds, out, to = np.zeros(count + 1, np.int32), np.empty(count * 40, np.uint8), 0
@@ -148,7 +149,7 @@ def timestamps(data, offsets, lengths, zoned):  # type: ignore[no-untyped-def]
     return -1, bounds, out[:to].copy()
 
 
-@nb.njit(f"{_TEXTS}({_FIELDS}, boolean)", nogil=True, cache=True)
+@kernel(f"{_TEXTS}({_FIELDS}, boolean)", allocates=True)
 def times(data, offsets, lengths, zoned):  # type: ignore[no-untyped-def]
     """time, or timetz with its offset, which is sent as seconds west of UTC."""
     count = offsets.size
@@ -173,13 +174,13 @@ def times(data, offsets, lengths, zoned):  # type: ignore[no-untyped-def]
     return -1, bounds, out[:to].copy()
 
 
-@nb.njit("int64(uint8[::1], int64, int64, int64)", cache=True, inline="always")
+@kernel("int64(uint8[::1], int64, int64, int64)", inline=True)
 def _group(data, at, digits, index):  # type: ignore[no-untyped-def]
     """The base-10,000 digit at `index`, 0 outside."""
     return _uint16(data, at + 8 + 2 * index) if 0 <= index < digits else 0
 
 
-@nb.njit("int64(uint8[::1], int64, uint8[::1], int64)", cache=True)
+@kernel("int64(uint8[::1], int64, uint8[::1], int64)")
 def _numeric(data, at, out, to):  # type: ignore[no-untyped-def]
     """One finite numeric with all digits after the point that it was written with."""
     digits, weight, scale = _uint16(data, at), _uint16(data, at + 2), _uint16(data, at + 6)
@@ -204,7 +205,7 @@ def _numeric(data, at, out, to):  # type: ignore[no-untyped-def]
     return to
 
 
-@nb.njit("int64(uint8[::1], int64, int64)", cache=True)
+@kernel("int64(uint8[::1], int64, int64)")
 def _numeric_room(data, at, length):  # type: ignore[no-untyped-def]
     """At most so many bytes of text, or -1 where it is no numeric."""
     if length < 8 or length != 8 + 2 * _uint16(data, at):
@@ -214,7 +215,7 @@ def _numeric_room(data, at, length):  # type: ignore[no-untyped-def]
     return 16 + 4 * (max(weight, 0) + 1) + _uint16(data, at + 6)
 
 
-@nb.njit(f"{_TEXTS}({_FIELDS})", nogil=True, cache=True)
+@kernel(f"{_TEXTS}({_FIELDS})", allocates=True)
 def numerics(data, offsets, lengths):  # type: ignore[no-untyped-def]
     count = offsets.size
     bounds, room, to = np.zeros(count + 1, np.int32), 0, 0
@@ -241,7 +242,7 @@ def numerics(data, offsets, lengths):  # type: ignore[no-untyped-def]
     return -1, bounds, out[:to].copy()
 
 
-@nb.njit(f"{_TEXTS}({_FIELDS})", nogil=True, cache=True)
+@kernel(f"{_TEXTS}({_FIELDS})", allocates=True)
 def moneys(data, offsets, lengths):  # type: ignore[no-untyped-def]
     """money where lc_monetary is C: -$1,234.50."""
     count = offsets.size
@@ -275,7 +276,7 @@ def moneys(data, offsets, lengths):  # type: ignore[no-untyped-def]
     return -1, bounds, out[:to].copy()
 
 
-@nb.njit(f"{_TEXTS}({_FIELDS})", nogil=True, cache=True)
+@kernel(f"{_TEXTS}({_FIELDS})", allocates=True)
 def bits(data, offsets, lengths):  # type: ignore[no-untyped-def]
     """bit and varbit: a count, then the bits from the highest."""
     count = offsets.size
@@ -298,7 +299,7 @@ def bits(data, offsets, lengths):  # type: ignore[no-untyped-def]
     return -1, bounds, out
 
 
-@nb.njit("int64(uint8[::1], int64, uint8[::1], int64)", cache=True)
+@kernel("int64(uint8[::1], int64, uint8[::1], int64)")
 def _ipv4(data, at, out, to):  # type: ignore[no-untyped-def]
     for j in range(4):
         if j:
@@ -308,7 +309,7 @@ def _ipv4(data, at, out, to):  # type: ignore[no-untyped-def]
     return to
 
 
-@nb.njit("int64(uint8[::1], int64, int64)", cache=True)
+@kernel("int64(uint8[::1], int64, int64)")
 def _hexadecimal(out, to, word):  # type: ignore[no-untyped-def]
     digits = 1
     while word >> (4 * digits):
@@ -318,7 +319,7 @@ def _hexadecimal(out, to, word):  # type: ignore[no-untyped-def]
     return to + digits
 
 
-@nb.njit("Tuple((int64, int64))(uint8[::1], int64)", cache=True)
+@kernel("Tuple((int64, int64))(uint8[::1], int64)")
 def _zeros(data, at):  # type: ignore[no-untyped-def]
     """The longest run of zero words, the first of equals, where it has two words or more: (first word, length)."""
     best, best_length, run = -1, 1, 0
@@ -329,7 +330,7 @@ def _zeros(data, at):  # type: ignore[no-untyped-def]
     return best, best_length if best >= 0 else 0
 
 
-@nb.njit("int64(uint8[::1], int64, uint8[::1], int64)", cache=True)
+@kernel("int64(uint8[::1], int64, uint8[::1], int64)")
 def _ipv6(data, at, out, to):  # type: ignore[no-untyped-def]
     zeros, length = _zeros(data, at)
     word = 0
@@ -354,7 +355,7 @@ def _ipv6(data, at, out, to):  # type: ignore[no-untyped-def]
     return to
 
 
-@nb.njit(f"{_TEXTS}({_FIELDS})", nogil=True, cache=True)
+@kernel(f"{_TEXTS}({_FIELDS})", allocates=True)
 def addresses(data, offsets, lengths):  # type: ignore[no-untyped-def]
     """inet and cidr: family, bits of the mask, whether cidr, length, address. An inet shows a mask that is not full."""
     count = offsets.size
@@ -375,7 +376,7 @@ def addresses(data, offsets, lengths):  # type: ignore[no-untyped-def]
     return -1, bounds, out[:to].copy()
 
 
-@nb.njit(f"{_TEXTS}({_FIELDS})", nogil=True, cache=True)
+@kernel(f"{_TEXTS}({_FIELDS})", allocates=True)
 def hardware_addresses(data, offsets, lengths):  # type: ignore[no-untyped-def]
     """macaddr and macaddr8."""
     count = offsets.size
