@@ -57,6 +57,10 @@ def server_version() -> int:
     return int(os.environ.get("PENSTOCK_TEST_PG") or NEWEST)
 
 
+# Sources of version 10 are only taken by who says that nothing is truncated.
+NO_TRUNCATE: dict[str, bool] = {"assume_no_truncate": True} if server_version() < 11 else {}
+
+
 def start_server(folder: Path, settings: Mapping[str, str] = TEST_SETTINGS, *, version: int = 0) -> EmbeddedPostgres:
     """A server of `version`, by default the one under test."""
     version = version or server_version()

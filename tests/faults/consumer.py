@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
-from servers import server_version
+from servers import NO_TRUNCATE
 
 from penstock.capture import Batch, Checkpoint, PostgresSource, SourceConfig, remove
 from penstock.errors import PenstockError
@@ -38,7 +38,7 @@ class Consumer:
 
     def __init__(self, dsn: str, slot: str, *, direct: str | None = None, seed: int = 0, **options: Any) -> None:
         self._direct = direct or dsn
-        options = {"assume_no_truncate": server_version() < 11, "reconnect": False, **options}
+        options = {**NO_TRUNCATE, "reconnect": False, **options}
         self.config = SourceConfig.from_dsn(dsn, ["accounts", "events"], slot_name=slot, **options)
         self.source = PostgresSource(self.config)
         self.dice = random.Random(seed)

@@ -11,13 +11,12 @@ import psycopg
 import pytest
 from faults.consumer import Consumer, write
 from full_disk import largest_file
-from servers import server_version
+from servers import NO_TRUNCATE
 
 import penstock
 from penstock.errors import StorageFull
 
 NOISE = "SELECT g, (SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 10) WHERE g > 0)"
-OPTIONS = {"assume_no_truncate": True} if server_version() < 11 else {}
 
 
 @pytest.fixture
@@ -43,7 +42,7 @@ def table(source: psycopg.Connection[Any]) -> Counter[tuple[Any, ...]]:
 
 
 def test_no_room_for_the_changes(ps: penstock.Session, source: psycopg.Connection[Any], source_db: str) -> None:
-    ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+    ps.add_source("shop", source_db, tables=["t"], **NO_TRUNCATE)
     source.execute(f"INSERT INTO t {NOISE} FROM generate_series(1, 3000) g")
     for _ in range(2):
         with largest_file(100_000), pytest.raises(StorageFull, match="no room to write") as full:
@@ -82,8 +81,8 @@ def test_no_room_for_what_is_spilled(db: psycopg.Connection[Any], source_db: str
 def test_no_room_for_the_copy(ps: penstock.Session, source: psycopg.Connection[Any], source_db: str) -> None:
     source.execute(f"INSERT INTO t {NOISE} FROM generate_series(1, 3000) g")
     with largest_file(100_000), pytest.raises(StorageFull):
-        ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
-    ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+        ps.add_source("shop", source_db, tables=["t"], **NO_TRUNCATE)
+    ps.add_source("shop", source_db, tables=["t"], **NO_TRUNCATE)
     source.execute("UPDATE t SET x = 'new' WHERE id % 7 = 0")
     ps.catch_up()
     assert rows(ps) == table(source)

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from servers import NO_TRUNCATE
 
 import penstock
 from penstock.capture import ingest
@@ -61,7 +62,7 @@ def test_a_crash_at_any_step_changes_nothing_but_the_time_it_takes(
     with psycopg.connect(source_db, autocommit=True) as connection:
         connection.execute(SCHEMA)
         with session() as ps:
-            ps.add_source("shop", source_db, tables=["public.*"])
+            ps.add_source("shop", source_db, tables=["public.*"], **NO_TRUNCATE)
             for name, query in VIEWS.items():
                 ps.create_stream_table(name, query, mode="DIFFERENTIAL")
             everything(ps)
@@ -113,7 +114,7 @@ def test_a_killed_run_goes_on_where_it_was(
     with psycopg.connect(source_db, autocommit=True) as connection:
         connection.execute(SCHEMA)
         with penstock.connect(home=tmp_path / "home", catalog=catalog_db, spark=spark) as ps:
-            ps.add_source("shop", source_db, tables=["public.*"])
+            ps.add_source("shop", source_db, tables=["public.*"], **NO_TRUNCATE)
             for name, query in VIEWS.items():
                 ps.create_stream_table(name, query, schedule="on-commit", mode="DIFFERENTIAL")
             ps.refresh("summed")

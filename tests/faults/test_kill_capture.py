@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from faults.child import Child
-from servers import server_version
+from servers import NO_TRUNCATE, server_version
 
 import penstock
 from penstock.catalog import relations
@@ -47,7 +47,6 @@ CASES = [
     ),
     pytest.param("capture.spilled*2", SPILLED, id="spilled", marks=pytest.mark.since(14, "streamed transactions")),
 ]
-ALWAYS = {"assume_no_truncate": True} if server_version() < 11 else {}
 # A server that streams what it would else keep until the commit.
 SMALL = "options='-c logical_decoding_work_mem=64kB'" if server_version() >= 13 else ""
 
@@ -61,7 +60,7 @@ def test_nothing_is_lost_or_twice(
         connection.execute("ALTER TABLE b REPLICA IDENTITY FULL")
         connection.execute("INSERT INTO a SELECT i, i FROM generate_series(1, 500) i")
         connection.execute("INSERT INTO b SELECT i % 50, 'x' FROM generate_series(1, 300) i")
-        dsn, options = f"{source_db} {SMALL}", {**options, **ALWAYS}
+        dsn, options = f"{source_db} {SMALL}", {**options, **NO_TRUNCATE}
         child = Child(tmp_path / "home", catalog_db, dsn, failpoint, options)
         step = 0
         while child.caught_up():

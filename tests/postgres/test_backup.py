@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
-from servers import server_version
+from servers import NO_TRUNCATE
 
 import penstock
 from penstock.catalog import relations, stream_tables
@@ -23,8 +23,6 @@ from penstock.lsn import Lsn
 from penstock.refresh.backup import backup, read, restore
 from penstock.relation.home import Home
 
-OPTIONS = {"assume_no_truncate": True} if server_version() < 11 else {}
-
 
 class Place:
     """A home with a source, a backup of it, and what happened since; then the backup put back."""
@@ -36,7 +34,7 @@ class Place:
         self.db.execute("CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE u (id int PRIMARY KEY)")
         self.db.execute("INSERT INTO t SELECT i, 0 FROM generate_series(1, 50) i")
         with penstock.connect(*self._old) as ps:
-            ps.add_source("shop", source_db, tables=["public.*"], **OPTIONS)
+            ps.add_source("shop", source_db, tables=["public.*"], **NO_TRUNCATE)
             ps.create_stream_table("view", "SELECT id, v FROM t")
             self.change(1)
             frontier = ps.catch_up()

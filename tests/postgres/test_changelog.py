@@ -17,7 +17,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from servers import EmbeddedPostgres, drop_database, server_version
+from servers import NO_TRUNCATE, EmbeddedPostgres, drop_database
 from typer.testing import CliRunner
 
 import penstock
@@ -35,7 +35,6 @@ from penstock.refresh.upkeep import Upkeep
 from penstock.relation.home import Owed
 from penstock.relation.segment import SegmentWriter
 
-OPTIONS = {"assume_no_truncate": True} if server_version() < 11 else {}
 _SOURCE, _CATALOG = "changelog_source", "changelog_catalog"
 _numbers = itertools.count(1)
 AT_ONCE = {"changelog_retention": 0, "changelog_grace": 0}
@@ -52,7 +51,7 @@ class Shop:
         db.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
         db.execute("INSERT INTO t SELECT i, 0 FROM generate_series(1, 20) i")
         with self.open() as ps:
-            ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+            ps.add_source("shop", source_db, tables=["t"], **NO_TRUNCATE)
             self.note(ps, db)
             for step in range(9):
                 db.execute("UPDATE t SET v = v + 1 WHERE id %% 3 = %s", (step % 3,))

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
-from servers import server_version
+from servers import NO_TRUNCATE
 
 import penstock
 
-OPTIONS = {"assume_no_truncate": True} if server_version() < 11 else {}
 IDENTITIES = ("FULL", "DEFAULT", "USING INDEX other", "FULL", "USING INDEX other", "DEFAULT")
 
 
@@ -18,7 +17,7 @@ def test_old_images_are_right_through_every_identity(ps: penstock.Session, sourc
         db.execute("CREATE TABLE t (id int PRIMARY KEY, code int NOT NULL, v int, big text)")
         db.execute("ALTER TABLE t ALTER big SET STORAGE EXTERNAL; CREATE UNIQUE INDEX other ON t (code)")
         db.execute("INSERT INTO t SELECT i, -i, 0, repeat('x', 3000 + i) FROM generate_series(1, 20) i")
-        ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+        ps.add_source("shop", source_db, tables=["t"], **NO_TRUNCATE)
 
         def change(step: int) -> None:
             db.execute("UPDATE t SET v = v + 1 WHERE id %% 3 = %s", (step % 3,))

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from servers import server_version
+from servers import NO_TRUNCATE
 
 import penstock
 from penstock.capture import ingest
@@ -21,8 +21,6 @@ from penstock.errors import SourceError
 from penstock.lake import settling
 from penstock.lake.latest_rows import LatestRows
 from penstock.refresh.positions import readable
-
-OPTIONS = {"assume_no_truncate": True} if server_version() < 11 else {}
 
 
 @pytest.fixture
@@ -45,7 +43,7 @@ def purposes(ps: penstock.Session) -> Counter[str]:
 
 
 def test_one_commit_makes_a_change_readable(ps: penstock.Session, db: psycopg.Connection[Any], source_db: str) -> None:
-    ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+    ps.add_source("shop", source_db, tables=["t"], **NO_TRUNCATE)
     before = purposes(ps)
     for step in range(3):
         with db.transaction():
@@ -81,7 +79,7 @@ def test_what_waits_is_settled_first(
     ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change of a row whose change before is captured and not yet settled."""
-    ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+    ps.add_source("shop", source_db, tables=["t"], **NO_TRUNCATE)
     with monkeypatch.context() as later:
         later.setattr(ingest, "AT_ONCE_ROWS", -1)
         db.execute("UPDATE t SET v = 100 WHERE id = 1")
@@ -98,7 +96,7 @@ def test_what_waits_is_settled_first(
 
 
 def test_a_new_shape_waits(ps: penstock.Session, db: psycopg.Connection[Any], source_db: str) -> None:
-    ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+    ps.add_source("shop", source_db, tables=["t"], **NO_TRUNCATE)
     db.execute("UPDATE t SET v = 1 WHERE id = 1")
     with db.transaction():
         db.execute("UPDATE t SET v = 2 WHERE id = 2")
@@ -117,7 +115,7 @@ def test_what_cannot_be_settled_is_captured_all_the_same(
     ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is durable and the slot may go on; the settle step tells what is wrong."""
-    ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+    ps.add_source("shop", source_db, tables=["t"], **NO_TRUNCATE)
 
     def parted(*_: object, **__: object) -> None:
         raise SourceError("a change refers to a row that is not known here")
@@ -147,7 +145,7 @@ def test_rows_are_found_by_key_whatever_happens_to_the_table(
         return found
 
     monkeypatch.setattr(LatestRows, "find", counted)
-    ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+    ps.add_source("shop", source_db, tables=["t"], **NO_TRUNCATE)
     rng = random.Random(seed)
     for step in range(40):
         with db.transaction():
@@ -192,7 +190,7 @@ def test_rows_of_a_table_that_was_never_copied(
     ps: penstock.Session, db: psycopg.Connection[Any], source_db: str
 ) -> None:
     """What is removed and was never here is nothing at all."""
-    ps.add_source("shop", source_db, tables=["t"], snapshot_mode="never", **OPTIONS)
+    ps.add_source("shop", source_db, tables=["t"], snapshot_mode="never", **NO_TRUNCATE)
     db.execute("DELETE FROM t WHERE id = 1")
     ps.catch_up()
     db.execute("UPDATE t SET v = 7, big = 'new' WHERE id = 2")
@@ -205,7 +203,7 @@ def test_what_has_come_is_taken_while_more_comes(
     ps: penstock.Session, db: psycopg.Connection[Any], source_db: str
 ) -> None:
     """Without waiting for the newest, and in whole transactions: the sum over the table never changes."""
-    ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+    ps.add_source("shop", source_db, tables=["t"], **NO_TRUNCATE)
     total, over = 40 * 41 // 2, threading.Event()
 
     def write() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from servers import server_version
+from servers import NO_TRUNCATE
 
 import penstock
 from penstock.capture import change_files
@@ -18,8 +18,6 @@ from penstock.lake import settling
 from penstock.lake.reader import Reader
 from penstock.refresh.lake_side import LakeSide
 from penstock.relation.rotation import Rotation
-
-OPTIONS = {"assume_no_truncate": True} if server_version() < 11 else {}
 
 
 @pytest.fixture
@@ -45,7 +43,7 @@ def test_a_transaction_that_is_settled_in_parts(
     db.execute("CREATE TABLE t (id int PRIMARY KEY, v int, big text)")
     db.execute("ALTER TABLE t ALTER big SET STORAGE EXTERNAL")
     db.execute("INSERT INTO t SELECT i, i, repeat('x', 3000 + i) FROM generate_series(1, 40) i")
-    ps.add_source("shop", source_db, tables=["t"], consolidate="off", **OPTIONS)
+    ps.add_source("shop", source_db, tables=["t"], consolidate="off", **NO_TRUNCATE)
     monkeypatch.setattr(change_files, "ROTATION", Rotation(rows=7))
     monkeypatch.setattr(settling, "_CHUNK", 10)
     files: list[int] = []
@@ -66,7 +64,7 @@ def test_a_transaction_that_is_settled_in_parts(
     ps.catch_up()
     assert max(files) > 5
     assert rows(ps, "t") == source(db, "t")
-    if not OPTIONS:
+    if not NO_TRUNCATE:
         with db.transaction():
             db.execute("UPDATE t SET v = 0")
             db.execute("TRUNCATE t")
@@ -80,7 +78,7 @@ def test_equal_rows_without_a_key(ps: penstock.Session, db: psycopg.Connection[A
     db.execute("CREATE TABLE t (a int, big text)")
     db.execute("ALTER TABLE t REPLICA IDENTITY FULL")
     db.execute("INSERT INTO t SELECT i % 3, repeat('x', 3000) FROM generate_series(1, 12) i")
-    ps.add_source("shop", source_db, tables=["t"], **OPTIONS)
+    ps.add_source("shop", source_db, tables=["t"], **NO_TRUNCATE)
     db.execute("DELETE FROM t WHERE ctid IN (SELECT ctid FROM t WHERE a = 1 LIMIT 2)")
     db.execute("UPDATE t SET a = 9 WHERE ctid IN (SELECT ctid FROM t WHERE a = 2 LIMIT 1)")
     db.execute("UPDATE t SET a = 2 WHERE a = 0")

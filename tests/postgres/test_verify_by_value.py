@@ -7,14 +7,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from servers import server_version
+from servers import NO_TRUNCATE
 from wrong_rows import put
 
 import penstock
 from penstock.refresh import verify
 from penstock.refresh.row_hash import OLDEST
-
-OPTIONS = {"assume_no_truncate": True} if server_version() < 11 else {}
 
 
 def test_rows_are_fetched_and_compared(ps: penstock.Session, source_db: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +23,7 @@ def test_rows_are_fetched_and_compared(ps: penstock.Session, source_db: str, mon
         db.execute(f"INSERT INTO t SELECT {values} FROM generate_series(1, 300) i")
         db.execute("CREATE TABLE bag (x int, y text); ALTER TABLE bag REPLICA IDENTITY FULL")
         db.execute("INSERT INTO bag SELECT i % 3, NULL FROM generate_series(1, 30) i")
-        ps.add_source("shop", source_db, tables=["public.*"], **OPTIONS)
+        ps.add_source("shop", source_db, tables=["public.*"], **NO_TRUNCATE)
         db.execute("UPDATE t SET v = -v WHERE id % 7 = 0; DELETE FROM t WHERE id < 10; DELETE FROM bag WHERE x = 0")
         outcome = ps.verify()
         assert outcome.ok, str(outcome)

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from servers import server_version
+from servers import NO_TRUNCATE
 
 from penstock.capture import Batch, PostgresSource, SourceConfig
 from penstock.lsn import Lsn
@@ -31,7 +31,7 @@ def make_source(source_db: str) -> Iterator[OpenSource]:
 
     def make(*tables: str, slot: str = "", schemas: Any = None, **options: Any) -> PostgresSource:
         slot = slot or "slot_" + source_db.partition("dbname=")[2].split()[0]
-        options = {"assume_no_truncate": server_version() < 11, **options}
+        options = {**NO_TRUNCATE, **options}
         config = SourceConfig.from_dsn(source_db, tables or ("public.*",), slot_name=slot, **options)
         made.append(PostgresSource(config, schemas))
         return made[-1]
