@@ -28,6 +28,7 @@ Reader = Literal["auto", "stream", "pull"]
 Streaming = Literal["auto", "on", "off"]
 Format = Literal["arrow", "debezium-json"]
 Partitions = Literal["root", "leaves"]
+Generated = Literal["refuse", "leave_out"]
 
 _CHOICES = {
     "ssl_mode": get_args(SslMode),
@@ -39,6 +40,7 @@ _CHOICES = {
     "streaming": get_args(Streaming),
     "format": get_args(Format),
     "partitions": get_args(Partitions),
+    "generated_columns": get_args(Generated),
 }
 _FROM_DSN = {
     "host": "hostname",
@@ -92,6 +94,7 @@ class SourceConfig:
     copy_workers: int = 4  # connections that copy at once
     copy_range_blocks: int = 8192  # blocks of a table that are copied as one range: what a crash can cost
     partitions: Partitions = "root"  # a partitioned table is one table, or each of its leaves is one
+    generated_columns: Generated = "refuse"  # those that the server does not send
     format: Format = "arrow"
     include_before_image: bool = True
     toast_handling: ToastHandling = "settle"

@@ -20,6 +20,7 @@ from penstock.capture.config import Partitions, with_schema
 from penstock.capture.connection import Connection, connect, translated
 from penstock.capture.evolution import SchemaChange
 from penstock.capture.foreign_keys import foreign_keys
+from penstock.capture.generated_columns import check_left_out, sent, stored
 from penstock.capture.layout import Layout
 from penstock.capture.partitions import VIA_ROOT, check_roots, leaves_of, of_schema
 from penstock.capture.server_types import ServerTypes
@@ -48,7 +49,7 @@ SELECT a.attrelid::int8, a.attname, a.atttypid::int8, a.atttypmod, format_type(a
            SELECT FROM pg_constraint n
            WHERE n.conrelid = a.attrelid AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum] AND NOT n.convalidated
        ),
-       a.attgenerated::text
+       {stored}, {sent}
 FROM pg_attribute a
 WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attrelid, a.attnum
@@ -73,7 +74,8 @@ class SourceTable:
     oid: int
     schema: Schema
     sends: tuple[str, ...]
-    generated: bool = False  # has a stored generated column
+    generated: bool = False  # has a stored generated column that the server sends
+    unsent: tuple[str, ...] = ()  # generated columns that it does not: they are no part of `schema`
     attributes: int = 0  # columns it ever had
     filenode: int = 0  # changes when the table is rewritten or truncated
     partitioned: bool = False  # its rows are in its partitions
@@ -134,6 +136,7 @@ def inspect(dsn: str, tables: Sequence[str], *, schema_name: str = "public") -> 
     """The shape of every asked table by name; `public.*` is expanded, an unknown name is refused."""
     with connect(dsn) as connection:
         found = discover(connection, [with_schema(name, schema_name) for name in tables])
+    check_left_out(found.values(), "refuse")
     return {name: table.schema for name, table in found.items()}
 
 
@@ -144,21 +147,24 @@ def discover(connection: Connection, names: Sequence[str], partitions: Partition
         entries = [_entry(*row) for row in connection.execute(_RELATIONS)]
         chosen = _choose(entries, names, as_root)
         oids = [entry.oid for entry in chosen.values()]
-        columns = _by_table(connection, _columns_query(connection.info.server_version), oids)
+        version = connection.info.server_version
+        columns = _by_table(connection, _COLUMNS.format(stored=stored(version), sent=sent(version)), oids)
         keys = _by_table(connection, _KEYS, oids)
         types = ServerTypes(connection, {row[1] for rows in columns.values() for row in rows})
         parents = foreign_keys(connection, {entry.oid: name for name, entry in chosen.items()})
-    published_generated = connection.info.server_version >= 180000
     tables = {}
     for name, entry in sorted(chosen.items()):
-        rows = columns.get(entry.oid, [])
-        _check_columns(name, rows, published_generated)
-        key = _key(entry, keys.get(entry.oid, []))
+        rows = [row for row in columns.get(entry.oid, []) if row[-1]]
+        unsent = tuple(row[0] for row in columns.get(entry.oid, []) if not row[-1])
+        _check_columns(name, rows)
+        key = _key(entry, keys.get(entry.oid, []), unsent)
+        if unsent:
+            _check_identity(entry, unsent, version)
         schema = Schema(
             columns=tuple(in_key(_column(types, *row), key) for row in rows),
             key=key,
             identity=entry.identity,
-            foreign_keys=parents.get(name, ()),
+            foreign_keys=tuple(one for one in parents.get(name, ()) if not set(one.columns) & set(unsent)),
         )
         tables[name] = SourceTable(
             entry.schema,
@@ -167,6 +173,7 @@ def discover(connection: Connection, names: Sequence[str], partitions: Partition
             schema,
             sends=tuple(types.send(column.pg) for column in schema.columns),
             generated=any(row[6] for row in rows),
+            unsent=unsent,
             attributes=entry.attributes,
             filenode=_storage(entries, entry),
             partitioned=entry.kind == "p",
@@ -175,7 +182,7 @@ def discover(connection: Connection, names: Sequence[str], partitions: Partition
 
 
 def _column(
-    types: ServerTypes, name: str, oid: int, typmod: int, typed: str, number: int, strict: bool, _: str
+    types: ServerTypes, name: str, oid: int, typmod: int, typed: str, number: int, strict: bool, *_: bool
 ) -> Column:
     return Column.of(name, types.type(oid, typmod, typed), attnum=number, nullable=not strict)
 
@@ -290,23 +297,28 @@ def _check_entry(entry: _Entry) -> None:
         )
 
 
-def _check_columns(name: str, rows: list[tuple[Any, ...]], published_generated: bool) -> None:
+def _check_columns(name: str, rows: list[tuple[Any, ...]]) -> None:
     for column in rows:
         if column[0] in _RESERVED:
             raise SourceError(
                 f"{name} has a column {column[0]}, a name that change rows use themselves",
                 hint=f"Rename the column, or leave {name} out.",
             )
-        if column[6] == "v" or (column[6] and not published_generated):
-            raise NotYet(
-                f"capturing {name}.{column[0]}, a generated column this server does not replicate,",
-                hint=f"Leave {name} out. PostgreSQL 18 and later replicate STORED generated columns.",
-            )
     if not rows:
         raise NotYet(f"capturing {name}, which has no columns,", hint="Leave it out.")
 
 
-def _key(entry: _Entry, rows: list[tuple[Any, ...]]) -> tuple[str, ...]:
+def _check_identity(entry: _Entry, unsent: tuple[str, ...], version: int) -> None:
+    """From 18 on a published table must have all of its identity published, and with FULL that is every column."""
+    if entry.identity is ReplicaIdentity.FULL and version >= 180000:
+        raise UnsafeTable(
+            f"{entry.name} has REPLICA IDENTITY FULL and {unsent[0]}, a virtual generated column: once published, its "
+            "UPDATE and DELETE would fail",
+            hint=f"Run ALTER TABLE {entry.spelled} REPLICA IDENTITY DEFAULT, with a primary key, or leave it out.",
+        )
+
+
+def _key(entry: _Entry, rows: list[tuple[Any, ...]], unsent: tuple[str, ...]) -> tuple[str, ...]:
     """The columns that name a row in the WAL: the identity's, or the primary key where whole rows are logged.
 
     An invalid or deferrable key is none: PostgreSQL does not log by it, and inside a transaction two rows may share it.
@@ -314,7 +326,7 @@ def _key(entry: _Entry, rows: list[tuple[Any, ...]]) -> tuple[str, ...]:
     usable = [row for row in rows if row[2] and row[3]]
     primary = tuple(row[4] for row in usable if row[0])
     if entry.identity is ReplicaIdentity.FULL:
-        return primary
+        return () if set(primary) & set(unsent) else primary
     if entry.identity is ReplicaIdentity.NOTHING:
         raise UnsafeTable(
             f"{entry.name} has REPLICA IDENTITY NOTHING: once published, its UPDATE and DELETE would fail",
@@ -323,6 +335,11 @@ def _key(entry: _Entry, rows: list[tuple[Any, ...]]) -> tuple[str, ...]:
     key = primary if entry.identity is ReplicaIdentity.DEFAULT else tuple(row[4] for row in usable if row[1])
     if not key:
         raise _unidentified(entry, rows)
+    if computed := sorted(set(key) & set(unsent)):
+        raise UnsafeTable(
+            f"{entry.name} has {', '.join(computed)} in its key, a generated column that the server does not send",
+            hint=f"Run ALTER TABLE {entry.spelled} REPLICA IDENTITY FULL, or use a key of plain columns.",
+        )
     return key
 
 
@@ -339,11 +356,6 @@ def _unidentified(entry: _Entry, rows: list[tuple[Any, ...]]) -> UnsafeTable:
         f"{entry.name} has {lack}: once published, its UPDATE and DELETE would fail",
         hint=f"{remedy}, or run ALTER TABLE {entry.spelled} REPLICA IDENTITY FULL.",
     )
-
-
-def _columns_query(version: int) -> str:
-    """Generated columns came with 12."""
-    return _COLUMNS if version >= 120000 else _COLUMNS.replace("a.attgenerated::text", "''::text")
 
 
 def _by_table(connection: Connection, query: str, oids: list[int]) -> dict[int, list[tuple[Any, ...]]]:

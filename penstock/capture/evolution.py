@@ -66,6 +66,7 @@ class CatalogColumn:
     dropped: bool = False
     nullable: bool = True
     missing: str | None = None
+    sent: bool = True  # False of a generated column that the WAL does not have
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class CatalogTable:
 
     @property
     def live(self) -> tuple[CatalogColumn, ...]:
-        return tuple(column for column in self.columns if not column.dropped)
+        return tuple(column for column in self.columns if not column.dropped and column.sent)
 
     def shows(self, relation: Relation) -> bool:
         """Whether this is still the shape the WAL announces, or one with more columns."""
@@ -127,7 +128,8 @@ def evolve(
     kept = catalog is not None and known.filenode != 0 and catalog.filenode == known.filenode
     origins, attnums = _by_attnum(schema, catalog) if catalog is not None else _by_name(schema, relation)
     changes = [] if relation.name == name else [_renamed_table(name, relation.name)]
-    changes += _column_changes(name, schema, relation, origins, catalog, kept)
+    new = {column.name for column in catalog.live if column.attnum > attributes} if catalog is not None else set()
+    changes += _column_changes(name, schema, relation, origins, catalog, kept, new)
     changes += _identity_changes(name, schema, relation, origins)
     return Evolved(tuple(changes), attnums, origins)
 
@@ -162,7 +164,9 @@ def _column_changes(
     origins: Mapping[str, str | None],
     catalog: CatalogTable | None,
     kept: bool,
+    new: set[str],
 ) -> list[SchemaChange]:
+    """`new` are those made since. Another that is announced only now was generated: older rows have values in it."""
     changes = []
     announced = {column.name: (column.type_oid, column.typmod) for column in relation.columns}
     taken = {origins[name] for name in announced}
@@ -170,7 +174,7 @@ def _column_changes(
     for name, typed in announced.items():
         origin = origins[name]
         if origin is None:
-            certain = catalog is not None and all(_type(schema, other) != typed for other in gone)
+            certain = name in new and all(_type(schema, other) != typed for other in gone)
             changes.append(_added(table, schema, name, catalog, kept and certain))
             continue
         if origin != name:

@@ -17,9 +17,10 @@ import psycopg
 from psycopg import errors as pg
 from psycopg import sql
 
-from penstock.capture.config import SourceConfig
+from penstock.capture.config import Generated, SourceConfig
 from penstock.capture.connection import Connection, connect, translated
 from penstock.capture.discover import SourceTable, split_name
+from penstock.capture.generated_columns import check_left_out
 from penstock.errors import NotFound, PublicationLost, SourceError, UnsafeTable
 from penstock.relation.schema import ReplicaIdentity
 
@@ -55,10 +56,11 @@ class Selection:
 
     rows: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    generated: Generated = "refuse"
 
     @classmethod
     def of(cls, config: SourceConfig) -> Selection:
-        return cls(_named(config.row_filters), _named(config.column_lists))
+        return cls(_named(config.row_filters), _named(config.column_lists), config.generated_columns)
 
     def __bool__(self) -> bool:
         return bool(self.rows or self.columns)
@@ -81,6 +83,7 @@ def select(
     connection: Connection, tables: dict[str, SourceTable], selection: Selection, publication: str | None
 ) -> dict[str, SourceTable]:
     """The tables as they will be captured, once their selection is safe and agrees with an existing publication."""
+    check_left_out((t for name, t in tables.items() if not selection.column_list(name)), selection.generated)
     if connection.info.server_version < OLDEST:
         if selection:
             raise SourceError(

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from penstock.capture.connection import Connection, translated
 from penstock.capture.discover import Patterns, split_name
+from penstock.capture.generated_columns import sent
 from penstock.relation.schema import Schema
 
 _SEEN = """
@@ -20,7 +21,7 @@ SELECT n.nspname || '.' || c.relname, c.oid::int8, c.relkind::text, c.relisparti
        md5(string_agg(a.attnum || ' ' || a.attname || ' ' || a.atttypid::int8 || ' ' || a.atttypmod, ','
                       ORDER BY a.attnum))
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND {sent}
 WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND n.nspname = ANY(%s)
 GROUP BY 1, 2, 3, 4
 """
@@ -57,7 +58,8 @@ class Surroundings:
 
 def look(connection: Connection, schemas: Collection[str]) -> dict[str, Seen]:
     with translated():
-        return {name: Seen(*rest) for name, *rest in connection.execute(_SEEN, [sorted(schemas)])}
+        query = _SEEN.format(sent=sent(connection.info.server_version))
+        return {name: Seen(*rest) for name, *rest in connection.execute(query.encode(), [sorted(schemas)])}
 
 
 def schemas_of(names: Iterable[str], asked: Sequence[str]) -> set[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.capture.connection import Connection, translated
 from penstock.capture.evolution import CatalogColumn, CatalogTable
+from penstock.capture.generated_columns import sent
 from penstock.capture.server_types import ServerTypes
 from penstock.relation.types import PgType
 
@@ -15,10 +16,10 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s
 """
 _COLUMNS = """
 SELECT a.attname, a.attnum, a.atttypid::int8, a.atttypmod, a.attisdropped, NOT a.attnotnull,
-       (a.attmissingval::text::text[])[1]  -- an array of the column's own type with one element
+       {missing}, {sent}
 FROM pg_attribute a WHERE a.attrelid = %s AND a.attnum > 0 ORDER BY a.attnum
 """
-_BEFORE_11 = _COLUMNS.replace("a.attmissingval", "NULL")  # a default meant a rewrite
+_MISSING = "(a.attmissingval::text::text[])[1]"  # an array of the column's own type with one element
 _NAMES = """
 SELECT format_type(t.oid, k.typmod)
 FROM unnest(%s::int8[], %s::int4[]) WITH ORDINALITY AS k(oid, typmod, place) LEFT JOIN pg_type t ON t.oid = k.oid
@@ -38,7 +39,9 @@ class TableLook:
             found = self._connection().execute(_TABLE, [oid]).fetchone()
             if found is None:
                 return None
-            query = _COLUMNS if self._connection().info.server_version >= 110000 else _BEFORE_11
+            version = self._connection().info.server_version
+            missing = _MISSING if version >= 110000 else "NULL::text"  # a default meant a rewrite
+            query = _COLUMNS.format(missing=missing, sent=sent(version))
             columns = [CatalogColumn(*row) for row in self._connection().execute(query.encode(), [oid])]
         schema, name, filenode, identity = found
         return CatalogTable(f"{schema}.{name}", filenode, identity, tuple(columns))

@@ -19,6 +19,7 @@ from psycopg import sql
 
 from penstock.capture.connection import Connection, translated
 from penstock.capture.discover import SourceTable, spell
+from penstock.capture.generated_columns import sent
 from penstock.capture.table_copy import TableCopy, copy_command
 from penstock.errors import SourceError, SourceUnreachable, UnsafeTable
 from penstock.relation.schema import ReplicaIdentity
@@ -29,6 +30,7 @@ SENTINEL = "__toast_unavailable__"
 _LARGE = """
 SELECT a.attrelid::int8, a.attname FROM pg_attribute a
 WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped AND a.attlen = -1 AND a.attstorage <> 'p'
+  AND {sent}
 ORDER BY a.attrelid, a.attnum
 """
 
@@ -146,7 +148,8 @@ def check_full(connection: Connection, tables: Iterable[SourceTable]) -> None:
     """`require-full`: every table that may have values out of line must log whole rows."""
     lacking = {table.oid: table for table in tables if table.schema.identity is not ReplicaIdentity.FULL}
     with translated():
-        found = connection.execute(_LARGE, [list(lacking)]).fetchall()
+        query = _LARGE.format(sent=sent(connection.info.server_version))
+        found = connection.execute(query.encode(), [list(lacking)]).fetchall()
     for oid, column in found:
         table = lacking[oid]
         raise UnsafeTable(
