@@ -153,7 +153,7 @@ def attach_restored(
     with closing(connect_replication(config.dsn)) as replication:
         identity, switch = identify_after(replication, state)
     check_restorable(state, config.database, config.slot_name, identity, status, switch)
-    wait_until_free(connection, config.slot_name)
+    status = wait_until_free(connection, config.slot_name)  # whoever leaves may have moved it
     tables = discover(connection, config.tables, config.partitions)
     tables = select(connection, tables, Selection.of(config), config.publication_name)
     check_readable(connection, tables)

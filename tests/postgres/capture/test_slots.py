@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 import penstock
+from penstock.capture import attach
 from penstock.capture.connection import connect
-from penstock.capture.slot import advance_slot, create_slot, drop_slot, list_slots, read_slot
+from penstock.capture.slot import advance_slot, create_slot, drop_slot, list_slots, read_slot, wait_until_free
 from penstock.cli.main import app
 from penstock.errors import ConfigError, NotFound, PenstockError, SlotInUse, SlotLost
 from penstock.lsn import Lsn
@@ -151,3 +152,31 @@ def test_a_lost_slot_is_made_anew_and_everything_copied_again(way, db, source_db
     assert db.execute("SELECT count(*) FROM pg_replication_slots WHERE database = current_database()").fetchone() == (
         1,
     )
+
+
+@pytest.mark.since(11, "pg_replication_slot_advance")
+def test_a_slot_that_is_moved_while_its_last_reader_leaves_is_no_other_history(db, make_source, drain, monkeypatch):
+    """The reader's last word may reach the server after its successor has looked at the slot."""
+    db.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    source = make_source("t")
+    source.open()
+    received = drain(source)
+    db.execute("INSERT INTO t VALUES (1)")
+    drain(source, received)
+    marked = Lsn(received.rows("public.t")[-1]["_lsn"])
+    db.execute("CREATE TABLE elsewhere AS SELECT 1 AS a")
+    while source.checkpoint().lsn <= marked:
+        drain(source, received)
+    state = source.checkpoint()
+    source.close()
+
+    def leaves(connection, name, **more):
+        db.execute("SELECT pg_replication_slot_advance(%s, %s)", [name, str(marked)])
+        return wait_until_free(connection, name, **more)
+
+    monkeypatch.setattr(attach, "wait_until_free", leaves)
+    source.restore(state)
+    source.open()
+    db.execute("INSERT INTO t VALUES (2)")
+    drain(source, received)
+    assert [row["id"] for row in received.rows("public.t")] == [1, 2]
