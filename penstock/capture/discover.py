@@ -24,13 +24,14 @@ from penstock.capture.generated_columns import check_left_out, sent, stored
 from penstock.capture.layout import Layout
 from penstock.capture.partitions import VIA_ROOT, check_roots, leaves_of, of_schema
 from penstock.capture.server_types import ServerTypes
-from penstock.errors import ConfigError, NotFound, NotYet, SourceError, UnsafeTable
+from penstock.errors import ConfigError, NotFound, NotYet, PenstockError, SourceError, UnsafeTable
 from penstock.relation.schema import Column, ReplicaIdentity, Schema
 from penstock.zset import RAW_FIELDS
 
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _NAME = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^"]+)')
 _PLAIN = re.compile("[a-z_][a-z0-9_]*")
+_NAMED = 10  # tables of one refusal
 _RESERVED = frozenset(field.name for field in RAW_FIELDS)
 
 _RELATIONS = """
@@ -152,14 +153,18 @@ def discover(connection: Connection, names: Sequence[str], partitions: Partition
         keys = _by_table(connection, _KEYS, oids)
         types = ServerTypes(connection, {row[1] for rows in columns.values() for row in rows})
         parents = foreign_keys(connection, {entry.oid: name for name, entry in chosen.items()})
-    tables = {}
+    tables: dict[str, SourceTable] = {}
+    refused: list[PenstockError] = []
     for name, entry in sorted(chosen.items()):
         rows = [row for row in columns.get(entry.oid, []) if row[-1]]
         unsent = tuple(row[0] for row in columns.get(entry.oid, []) if not row[-1])
-        _check_columns(name, rows)
-        key = _key(entry, keys.get(entry.oid, []), unsent)
-        if unsent:
+        try:
+            _check_columns(name, rows)
+            key = _key(entry, keys.get(entry.oid, []), unsent)
             _check_identity(entry, unsent, version)
+        except PenstockError as refusal:
+            refused.append(refusal)
+            continue
         schema = Schema(
             columns=tuple(in_key(_column(types, *row), key) for row in rows),
             key=key,
@@ -178,7 +183,23 @@ def discover(connection: Connection, names: Sequence[str], partitions: Partition
             filenode=_storage(entries, entry),
             partitioned=entry.kind == "p",
         )
+    if refused:
+        raise _together(refused)
     return tables
+
+
+def _together(refused: list[PenstockError]) -> PenstockError:
+    """One error for all of them, so that all can be put right at once; of many, the first tell what there is to do."""
+    if len(refused) == 1:
+        return refused[0]
+    shown, more = refused[:_NAMED], len(refused) - _NAMED
+    said = "; ".join([one.message for one in shown] + [f"and {more} more"] * (more > 0))
+    kind = UnsafeTable if all(isinstance(one, UnsafeTable) for one in refused) else SourceError
+    return kind(
+        f"{len(refused)} tables cannot be captured: {said}",
+        hint='Put each of them right, or leave it out, for example "!public.log_*". '
+        + " ".join(str(one.hint) for one in shown),
+    )
 
 
 def _column(
@@ -310,7 +331,7 @@ def _check_columns(name: str, rows: list[tuple[Any, ...]]) -> None:
 
 def _check_identity(entry: _Entry, unsent: tuple[str, ...], version: int) -> None:
     """From 18 on a published table must have all of its identity published, and with FULL that is every column."""
-    if entry.identity is ReplicaIdentity.FULL and version >= 180000:
+    if unsent and entry.identity is ReplicaIdentity.FULL and version >= 180000:
         raise UnsafeTable(
             f"{entry.name} has REPLICA IDENTITY FULL and {unsent[0]}, a virtual generated column: once published, its "
             "UPDATE and DELETE would fail",

@@ -83,6 +83,14 @@ def test_tables_that_cannot_be_captured(db, make_source, source_db, ddl, kind, h
     assert source.phase == "closed"
 
 
+def test_all_tables_that_cannot_be_captured_are_named_at_once(db, make_source):
+    db.execute("CREATE TABLE good (a int PRIMARY KEY); CREATE TABLE bad (a int); CREATE TABLE worse (a int)")
+    with pytest.raises(UnsafeTable, match=r"2 tables .*public\.bad .*public\.worse ") as refused:
+        make_source().open()
+    assert "public.worse REPLICA IDENTITY FULL" in refused.value.hint
+    assert left_behind(db) == (0, 0)
+
+
 @pytest.mark.since(18, "generated columns are published")
 def test_a_stored_generated_column_is_captured(db, make_source, drain):
     db.execute("CREATE TABLE t (a int PRIMARY KEY, g int GENERATED ALWAYS AS (a + 1) STORED); INSERT INTO t VALUES (1)")
