@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.capture.fields import Bytes, Fields, Numbers, ValueRefused
+from penstock.capture.fields import Bytes, Fields, Numbers, ValueRefused, limit_of
 from penstock.capture.kernels import arrays, binary, texts
 from penstock.capture.kernels.columns import DECIMAL
 from penstock.capture.kernels.gather import gather
@@ -191,12 +191,6 @@ def _decimal(fields: Fields, arrow: pa.DataType) -> pa.Array:
     if bad >= 0:
         raise ValueRefused(bad, numeric_text(fields.raw(bad)))
     return Numbers(values, fields.valid_bits()).array(arrow)
-
-
-def limit_of(arrow: pa.Decimal128Type) -> tuple[np.uint64, np.uint64]:
-    """10^precision, the high half and the low one."""
-    limit = 10**arrow.precision
-    return np.uint64(limit >> 64), np.uint64(limit & 0xFFFFFFFFFFFFFFFF)
 
 
 def numeric_text(raw: bytes) -> str:

@@ -84,3 +84,9 @@ class Numbers:
 
     def array(self, arrow: pa.DataType) -> pa.Array:
         return pa.Array.from_buffers(arrow, len(self.values), [self.valid, pa.py_buffer(self.values)])
+
+
+def limit_of(arrow: pa.Decimal128Type) -> tuple[np.uint64, np.uint64]:
+    """10^precision, the high half and the low one."""
+    limit = 10**arrow.precision
+    return np.uint64(limit >> 64), np.uint64(limit & 0xFFFFFFFFFFFFFFFF)

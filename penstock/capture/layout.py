@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.capture.binary_columns import is_text, limit_of, width_of
-from penstock.capture.fields import Bytes, Ints
+from penstock.capture.binary_columns import is_text, width_of
+from penstock.capture.fields import Bytes, Ints, limit_of
 from penstock.capture.kernels.columns import DECIMAL, PLACE, TEXT
 from penstock.relation.schema import Column
 

@@ -234,9 +234,15 @@ def _held(table: str, column: Column, text: str) -> str:
 def _recast(table: str, column: Column, missing: str) -> str:
     """The value of older rows in the column's new type."""
     try:
-        return encoded(pa.array([decoded(missing)]).cast(column.arrow))
+        return encoded(_in_type(decoded(missing), column.arrow))
     except pa.ArrowException:
         raise schema_changed(table, f"older rows have a value in {column.name} that its new type cannot hold") from None
+
+
+def _in_type(value: pa.Scalar, arrow: pa.DataType) -> pa.Array:
+    """A cast between decimals does not see that a value has too many digits for its new scale."""
+    both = pa.types.is_decimal(value.type) and pa.types.is_decimal(arrow)
+    return pa.array([value.as_py()], arrow) if both else pa.array([value]).cast(arrow)
 
 
 def _known(catalog: CatalogTable | None, relation: Relation, before: Known) -> Known:

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.capture.fields import Fields, ValueRefused
-from penstock.capture.kernels import arrays, intervals
+from penstock.capture.fields import Fields, Numbers, ValueRefused, limit_of
+from penstock.capture.kernels import arrays, decimals, intervals
 from penstock.capture.kernels.gather import gather_hex
 from penstock.capture.lists import list_array, refuse_array
 from penstock.relation.types import INTERVAL, POINT
@@ -26,6 +26,8 @@ def from_text(fields: Fields, arrow: pa.DataType) -> pa.Array:
         return _list(fields, arrow)
     if arrow == INTERVAL:
         return _interval(fields)
+    if pa.types.is_decimal(arrow):
+        return _decimal(fields, arrow)
     texts = fields.strings()
     if arrow == pa.string():
         return texts
@@ -80,9 +82,17 @@ def _interval(fields: Fields) -> pa.Array:
     return fields.struct(INTERVAL, [pa.array(months), pa.array(days), pa.array(micros)])
 
 
+def _decimal(fields: Fields, arrow: pa.DataType) -> pa.Array:
+    values = np.empty((len(fields), 2), np.uint64)
+    bad = decimals.parse(fields.data, fields.offsets, fields.lengths, arrow.scale, *limit_of(arrow), values)
+    if bad >= 0:
+        raise ValueRefused(bad, fields.text(bad))
+    return Numbers(values, fields.valid_bits()).array(arrow)
+
+
 def _has_values_beyond(arrow: pa.DataType) -> bool:
     """Of any other type, a text that cannot be read is no value at all."""
-    return bool(pa.types.is_decimal(arrow) or pa.types.is_date(arrow) or pa.types.is_timestamp(arrow))
+    return bool(pa.types.is_date(arrow) or pa.types.is_timestamp(arrow))
 
 
 def _first_refused(texts: pa.Array, convert: _Convert, *, fits_text: bool) -> ValueRefused:

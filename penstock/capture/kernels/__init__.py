@@ -7,7 +7,8 @@ from __future__ import annotations
 from importlib import import_module
 
 _MODULES = (
-    "big_endian", "libpq", "frames", "gather", "binary", "columns", "arrays", "intervals", "texts", "repeats", "hashes",
+    "big_endian", "libpq", "frames", "gather", "binary", "decimals", "columns", "arrays", "intervals", "texts",
+    "repeats", "hashes",
 )  # fmt: skip
 
 

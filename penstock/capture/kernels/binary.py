@@ -50,7 +50,7 @@ def move(values, least, most, by):  # type: ignore[no-untyped-def]
 
 
 @kernel("Tuple((uint64, uint64, boolean))(uint64, uint64, uint64, uint64)")
-def _times_plus(high, low, factor, digit):  # type: ignore[no-untyped-def]
+def times_plus(high, low, factor, digit):  # type: ignore[no-untyped-def]
     """(high, low) * factor + digit in 128 bits, and whether it went past them. The factor is at most 10,000."""
     if high == 0 and low <= _ROOM:
         return np.uint64(0), low * factor + digit, False
@@ -94,13 +94,13 @@ def _magnitude(data, at, length, scale):  # type: ignore[no-untyped-def]
                 return none, none, False
             digit //= below
             factor = _power(max(4 + exponent, 0))
-        high, low, over = _times_plus(high, low, factor, digit)
+        high, low, over = times_plus(high, low, factor, digit)
         if over:
             return none, none, False
     if high == none and low == none:
         return none, none, True
     for _ in range(max(exponent, 0)):
-        high, low, over = _times_plus(high, low, np.uint64(10), none)
+        high, low, over = times_plus(high, low, np.uint64(10), none)
         if over:
             return none, none, False
     return high, low, True
@@ -142,6 +142,17 @@ def small_decimal(address, length, scale):  # type: ignore[no-untyped-def]
     return -found if sign == _NEGATIVE and found != MANY_DIGITS else found
 
 
+@kernel("Tuple((uint64, uint64, boolean))(uint64, uint64, boolean, uint64, uint64)", inline=True)
+def signed(high, low, negative, limit_high, limit_low):  # type: ignore[no-untyped-def]
+    """A magnitude as a Decimal128: (low, high, whether it lies below the limit)."""
+    if high > limit_high or (high == limit_high and low >= limit_low):
+        return np.uint64(0), np.uint64(0), False
+    if negative:
+        low = ~low + np.uint64(1)
+        high = ~high + np.uint64(1) if low == 0 else ~high
+    return low, high, True
+
+
 @kernel("Tuple((uint64, uint64, boolean))(uint8[::1], int64, int64, int64, uint64, uint64)")
 def decimal(data, at, length, scale, limit_high, limit_low):  # type: ignore[no-untyped-def]
     """numeric as a Decimal128 of `scale`: (low, high, whether it can be held and lies below the limit 10^precision)."""
@@ -151,12 +162,9 @@ def decimal(data, at, length, scale, limit_high, limit_low):  # type: ignore[no-
         low, held = np.uint64(abs(small)), True
     else:
         high, low, held = _magnitude(data, at, length, scale)
-    if not held or high > limit_high or (high == limit_high and low >= limit_low):
+    if not held:
         return np.uint64(0), np.uint64(0), False
-    if _uint16(data, at + 4) == _NEGATIVE:
-        low = ~low + np.uint64(1)
-        high = ~high + np.uint64(1) if low == 0 else ~high
-    return low, high, True
+    return signed(high, low, _uint16(data, at + 4) == _NEGATIVE, limit_high, limit_low)
 
 
 @kernel("int64(uint8[::1], int64[::1], int64[::1], int64, uint64, uint64, uint64[:,::1])")

@@ -135,8 +135,13 @@ def _truncate(data, at, end, sub, rows, row, state):  # type: ignore[no-untyped-
 
 @kernel("int64(uint8[::1], int64, int64, int64, int64[::1])")
 def _boundary(data, kind, at, end, state):  # type: ignore[no-untyped-def]
-    """Begin, Begin Prepare, Prepare, Stream Start and Stop open and close what rows belong to."""
+    """Begin, Begin Prepare, Prepare, Stream Start and Stop open and close what rows belong to.
+
+    A Prepare may come alone: PostgreSQL 18 begins no prepared transaction that changes nothing, but ends it.
+    """
     inside = state[IN_TXN]
+    if kind == _P and inside == _NONE:
+        return OK
     if kind in (_E, _P):
         if inside != (_STREAMED if kind == _E else _PREPARED):
             return MALFORMED

@@ -12,6 +12,7 @@ from penstock import capture
 from penstock.capture import PostgresSource, SourceConfig
 from penstock.embedded import EmbeddedPostgres
 from penstock.errors import SourceError
+from penstock.lsn import Lsn
 
 pytestmark = pytest.mark.since(14, "streamed transactions and pulling")
 
@@ -156,6 +157,36 @@ def test_prepared_transactions_survive_a_restart_and_hold_the_slot(server, db, o
     assert rows(received) == table(db)
     counted = [row["id"] for row in received.rows("public.a")]
     assert len(counted) == len(set(counted)) == 3010
+
+
+@pytest.mark.since(15, "two-phase decoding")
+@pytest.mark.parametrize("ends", ["COMMIT", "ROLLBACK"])
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_prepared_transaction_without_changes_holds_nothing(server, db, opened, drain, ends, reopened):
+    """PostgreSQL 18 sends its end without its begin."""
+    source = opened("lone", two_phase=True)
+    source.open()
+    received = drain(source)
+    with psycopg.connect(server.dsn, autocommit=True) as app:
+        app.execute("INSERT INTO b VALUES (1, 1)")
+        app.execute("BEGIN; SELECT * FROM b FOR UPDATE")
+        app.execute("PREPARE TRANSACTION 'lone'")
+        app.execute("INSERT INTO b VALUES (2, 2)")
+        drain(source, received)
+        if reopened:
+            state = source.checkpoint()
+            source.close()
+            source.restore(state)
+            source.open()
+        app.execute(f"{ends} PREPARED 'lone'")
+        app.execute("INSERT INTO b VALUES (3, 3)")
+        drain(source, received)
+        assert rows(received) == table(db)
+        state = source.checkpoint()
+        source.acknowledge(state)
+        source.close()
+        (moved,) = app.execute("SELECT confirmed_flush_lsn::text FROM pg_replication_slots").fetchone()
+        assert Lsn.parse(moved) == state.lsn
 
 
 def test_pull_and_stream_give_the_same_and_change_without_gap_or_repeat(server, db, opened, drain):
