@@ -7,8 +7,8 @@ while it shows the announced columns in their order and none that came and went 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from penstock.capture.messages import Relation
@@ -66,7 +66,7 @@ class CatalogColumn:
     dropped: bool = False
     nullable: bool = True
     missing: str | None = None
-    sent: bool = True  # False of a generated column that the WAL does not have
+    sent: bool = True  # False of one that the WAL does not have: generated, or not in the publication's list
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,18 @@ class CatalogTable:
         return tuple(column for column in self.columns if not column.dropped and column.sent)
 
     def shows(self, relation: Relation) -> bool:
-        """Whether this is still the shape the WAL announces, or one with more columns."""
-        found = iter([(c.name, c.type_oid, c.typmod) for c in self.live])
+        """Whether this is still the shape the WAL announces, or one with more columns behind it.
+
+        One in between was there already, under another name: a new column may have taken its old one since.
+        """
+        found = [(c.name, c.type_oid, c.typmod) for c in self.live]
         announced = [(c.name, c.type_oid, c.typmod) for c in relation.columns]
-        return self.name == relation.name and all(column in found for column in announced)  # in their order
+        return self.name == relation.name and found[: len(announced)] == announced
+
+    def listed(self, attnums: Collection[int]) -> CatalogTable:
+        """As a publication shows it that lists these columns."""
+        columns = tuple(replace(c, sent=c.sent and c.attnum in attnums) for c in self.columns)
+        return replace(self, columns=columns)
 
 
 @dataclass(frozen=True)
@@ -183,11 +191,7 @@ def _column_changes(
         if _type(schema, origin) != typed:
             detail = f"the type of {name} changed" + ("" if kept else ", and its values may have")
             changes.append(SchemaChange(table, "type_changed", (name,), detail, lossless=kept, rewrite=not kept))
-    changes += [
-        SchemaChange(table, "column_dropped", (name,), f"column {name} was dropped", lossless=catalog is not None)
-        for name in gone
-        if name not in announced
-    ]
+    changes += [_gone(table, schema, name, catalog) for name in gone if name not in announced]
     if not changes and [name for name in schema.names if name in announced] != list(announced):
         detail = f"its columns are ({', '.join(announced)}), were ({', '.join(schema.names)})"
         changes.append(SchemaChange(table, "column_replaced", tuple(announced), detail, lossless=False))
@@ -197,6 +201,13 @@ def _column_changes(
 def _type(schema: Schema, name: str) -> tuple[int, int]:
     pg = schema.column(name).pg
     return pg.oid, pg.typmod
+
+
+def _gone(table: str, schema: Schema, name: str, catalog: CatalogTable | None) -> SchemaChange:
+    """No longer announced: dropped, unless the catalog still has it, which leaves a publication that lists columns."""
+    there = catalog is not None and any(one.attnum == schema.column(name).attnum for one in catalog.live)
+    detail = f"column {name} is not published any more" if there else f"column {name} was dropped"
+    return SchemaChange(table, "column_dropped", (name,), detail, lossless=catalog is not None and not there)
 
 
 def _added(table: str, schema: Schema, name: str, catalog: CatalogTable | None, known: bool) -> SchemaChange:

@@ -134,7 +134,7 @@ class Relations:
         if not difference:
             return self._looked_at(table, relation) if not first else table
         adopted = first and not self._remembered
-        catalog = self._look.table(relation.oid)
+        catalog = self._look_at(table)
         evolved = evolve(table.name, table.oid, table.schema, self._known[table.oid], relation, catalog)
         if not evolved.lossless and (not adopted or relation.oid != table.oid):
             raise schema_changed(table.name, "; ".join(change.detail for change in evolved.changes))
@@ -148,10 +148,15 @@ class Relations:
             attributes=known.attributes,
         )
 
+    def _look_at(self, table: SourceTable) -> CatalogTable | None:
+        """What the catalog says of the columns that the WAL may have."""
+        assert self._look is not None
+        found = self._look.table(table.oid)
+        return found.listed({c.attnum for c in table.schema.columns}) if found and table.listed else found
+
     def _looked_at(self, table: SourceTable, relation: Relation) -> SourceTable:
         """Announced again with the same shape: perhaps rewritten, or a column may be NULL now, or is another one."""
-        assert self._look is not None
-        catalog = self._look.table(relation.oid)
+        catalog = self._look_at(table)
         if catalog is None or not catalog.shows(relation):
             return table
         now = {column.name: column for column in catalog.live}

@@ -30,7 +30,8 @@ class Origin:
         """Its values in rows of the older shape."""
         if self.source is not None:
             return rows[self.source.name].cast(self.column.arrow)
-        return pa.chunked_array([pa.repeat(self.column.older, rows.num_rows)], self.column.arrow)
+        older = [pa.repeat(self.column.older, rows.num_rows)] if rows.num_rows else []  # a list is not repeated 0 times
+        return pa.chunked_array(older, self.column.arrow)
 
 
 @dataclass(frozen=True)

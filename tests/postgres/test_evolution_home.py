@@ -64,6 +64,33 @@ def run(db: psycopg.Connection[Any], script: str) -> None:
         db.execute(statement)
 
 
+BEHIND = [
+    "ALTER TABLE t ADD x text; INSERT INTO t VALUES (21, 'a', 1, 'v', 'five'); ALTER TABLE t RENAME x TO y; "
+    "ALTER TABLE t ADD x text; INSERT INTO t VALUES (22, 'a', 1, 'v', 'y', 'x')",
+    "ALTER TABLE t ADD x text[] DEFAULT '{}'; UPDATE t SET b = 5 WHERE id = 1",
+    "ALTER TABLE t ADD x int[] DEFAULT '{1,NULL}'; DELETE FROM t WHERE id = 2; UPDATE t SET x = '{2}' WHERE id = 3",
+    "ALTER TABLE t ADD x inet DEFAULT '::1'; ALTER TABLE t ADD y date[] DEFAULT '{}'; DELETE FROM t WHERE id = 2",
+]
+
+
+@pytest.mark.parametrize("script", BEHIND)
+def test_changes_that_are_read_after_all_of_them_were_made(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, script: str
+) -> None:
+    ps.add_source("shop", source_db, tables=["t", "other"])
+    db.execute("UPDATE t SET a = 'before' WHERE id = 4")
+    run(db, script)
+    ps.catch_up()
+    db.execute("UPDATE t SET a = 'after' WHERE id = 5; INSERT INTO other VALUES (2)")
+    ps.catch_up()
+    outcome = ps.verify("shop")
+    assert outcome.ok, str(outcome)
+    assert set(relations.find(ps.catalog, "t").schema.names) == {
+        c.name for c in db.execute("SELECT * FROM t").description
+    }
+    assert found(ps, "other") == expected(db, "other")
+
+
 def kinds(ps: penstock.Session, table: str = "public.t") -> list[str]:
     """Oldest first."""
     (source,) = ps.status().sources

@@ -55,6 +55,11 @@ CASES = [
     (relation("i", "a", "b", "c"), catalog("i1", "a2", "b3", "c4", filenode=8), ["column_added c False"]),
     (relation("i", "a", "b", "c"), catalog("i1", "a2", "b3", "-4"), ["column_added c False"]),
     (relation("i", "a", "b", "c"), catalog("i1", "a2", "b3", "-4", "c5=6"), ["column_added c False"]),
+    # added, renamed, and another added under its name since: which of both was announced, nobody knows
+    (relation("i", "a", "b", "c"), catalog("i1", "a2", "b3", "d4", "c5"), ["column_added c False"]),
+    # left out by a publication, not dropped
+    (relation("i", "a"), catalog("i1", "a2", "b3"), ["column_dropped b False"]),
+    (relation("i", "b"), catalog("i1", "a2", "b3"), ["column_dropped a False"]),
     # dropped and made again under the same name
     (relation("i", "a", "b"), catalog("i1", "a2", "-3", "b4"), ["column_replaced b False"]),
     # types
