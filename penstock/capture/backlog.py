@@ -2,8 +2,9 @@
 
 Every row of a known order has a position, counted over the whole stream and over all tables. A commit ends at a
 position; a batch is a range of positions that ends at a commit, or a part of one transaction that alone exceeds the
-limit. Rows past the last commit wait for theirs. Rows of streamed and prepared transactions wait apart, by transaction,
-and get their positions when it commits; what it rolled back goes. What waits beyond the memory limit is spilled.
+limit, of rows or of bytes; one row is always within it. Rows past the last commit wait for theirs. Rows of streamed and
+prepared transactions wait apart, by transaction, and get their positions when it commits; what it rolled back goes.
+What waits beyond the memory limit is spilled.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import groupby, takewhile
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +26,13 @@ from penstock.capture.kernels.frames import TXN_LSN, TXN_ROWS, TXN_TS, TXN_WIDTH
 from penstock.capture.messages import PG_EPOCH_MICROS, Aborted, Committed, Event, Prepared
 from penstock.capture.positions import Positions
 from penstock.capture.returned_memory import give_back
-from penstock.capture.rows import Rows
+from penstock.capture.rows import Rows, row_sizes
 from penstock.capture.spill import Place, Spill
 from penstock.lsn import Lsn
 
-_TOGETHER = 50_000  # rows that are put away, and loaded again, as one
+# What is put away, and loaded again, as one.
+_TOGETHER, _TOGETHER_BYTES = 50_000, 16 << 20
+_LARGEST = 512 << 20  # bytes of a batch, whatever the memory: Arrow holds less than 2 GB of texts in one array
 
 
 @dataclass
@@ -70,6 +75,11 @@ class Part:
             self.subs = np.broadcast_to(self.subs[:1], self.positions.count)
 
     @property
+    def nbytes(self) -> int:
+        """In memory, wherever they are."""
+        return self.rows.nbytes
+
+    @property
     def held(self) -> int:
         """Bytes in memory, with what the allocators lose among many small arrays: half as much again was measured."""
         return self.rows.nbytes * 3 // 2 if isinstance(self.rows, Rows) else 0
@@ -83,15 +93,16 @@ def _same(subs: Ints, others: Ints | None) -> bool:
 def _adjoining(parts: list[Part]) -> Iterator[list[Part]]:
     """The parts in order, those in memory together as far as one could be made of them."""
     group: list[Part] = []
+    rows = size = 0
     for part in parts:
-        rows = sum(one.positions.count for one in group) + part.positions.count
+        rows, size = rows + part.positions.count, size + part.nbytes
         both = group and isinstance(group[-1].rows, Rows) and isinstance(part.rows, Rows)
-        if both and rows <= _TOGETHER and group[-1].precedes(part):
+        if both and rows <= _TOGETHER and size <= _TOGETHER_BYTES and group[-1].precedes(part):
             group.append(part)
             continue
         if group:
             yield group
-        group = [part]
+        group, rows, size = [part], part.positions.count, part.nbytes
     if group:
         yield group
 
@@ -125,6 +136,7 @@ class Backlog:
         self.cut = start  # end of the last transaction delivered
         self.passed = start  # end of the last transaction read
         self._memory = memory
+        self._room = min(memory // 2, _LARGEST)  # bytes of a batch
         self._spill = spill
         self._held = 0
         self._read_back = 0  # bytes, since memory was given back
@@ -174,7 +186,7 @@ class Backlog:
         self._open.clear()
 
     def take(self, limit: int) -> Batch | None:
-        """The next batch of at most `limit` rows, or None if no whole transaction waits."""
+        """The next batch of at most `limit` rows and so many bytes, or None if no whole transaction waits."""
         while self.ready:
             stop, whole = self._stop(limit)
             tables, shapes = self._cut_out(stop)
@@ -317,10 +329,11 @@ class Backlog:
         ends = self._commits[:, TXN_ROWS]
         whole = int(np.searchsorted(ends, self._cursor + limit, side="right"))
         stop = int(ends[whole - 1]) if whole else self._cursor + limit
-        changed = self._shape_change(stop)
-        if changed is not None:
-            whole = int(np.searchsorted(ends, changed, side="right"))
-            stop = int(ends[whole - 1]) if whole else changed
+        for find_earlier in (self._shape_change, self._overflow):
+            earlier = find_earlier(stop)
+            if earlier is not None:
+                whole = int(np.searchsorted(ends, earlier, side="right"))
+                stop = int(ends[whole - 1]) if whole else earlier
         return stop, whole
 
     def _shape_change(self, stop: int) -> int | None:
@@ -332,6 +345,34 @@ class Backlog:
             if part.positions.first < stop and shapes.setdefault(part.table.name, part.table) is not part.table:
                 return part.positions.first
         return None
+
+    def _overflow(self, stop: int) -> int | None:
+        """The first position before `stop` whose row does not fit with those before it. The first row always does."""
+        parts = list(takewhile(lambda part: part.base < stop, self._parts))
+        if sum(part.nbytes for part in parts) <= self._room:
+            return None
+        room = self._room
+        for _, run in groupby(parts, attrgetter("base")):
+            places, sizes = self._sizes(list(run), stop)
+            used = np.cumsum(sizes)
+            fit = int(np.searchsorted(used, room, side="right"))
+            if fit < len(places):
+                return int(places[fit]) if places[fit] > self._cursor else self._cursor + 1
+            room -= int(used[-1]) if len(used) else 0
+        return None
+
+    def _sizes(self, run: list[Part], stop: int) -> tuple[Ints, Ints]:
+        """The positions from the cursor up to `stop` in one run, in order, and the bytes of each row."""
+        places, sizes = [], []
+        for part in run:
+            start, end = part.positions.between(self._cursor, stop)
+            if start < end:
+                places.append(part.positions.values(start, end))
+                sizes.append(row_sizes(sliced(self._loaded(part), start, end)))
+        if not places:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        order = np.argsort(np.concatenate(places), kind="stable")
+        return np.concatenate(places)[order], np.concatenate(sizes)[order]
 
     def _cut_out(self, stop: int) -> tuple[dict[str, pa.Table], dict[str, SourceTable]]:
         """The rows from the cursor up to `stop` by table, stamped with their commits."""

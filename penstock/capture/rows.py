@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.capture.columns import RowRefused, placed_columns, whole_columns
 from penstock.capture.discover import SourceTable
@@ -35,6 +36,25 @@ class Rows:
     @cached_property
     def nbytes(self) -> int:
         return sum(int(column.nbytes) for column in (*self.columns, self.absent)) + 24 * len(self.seqs)
+
+
+def row_sizes(rows: Rows) -> Ints:
+    """About how many bytes each row has of `Rows.nbytes`: texts by their lengths, the rest by its share.
+
+    >>> few = pa.array(["", None, "x" * 100])
+    >>> zeros = np.zeros(3, np.int64)
+    >>> row_sizes(Rows((few,), zeros, zeros, zeros, pa.nulls(3, pa.string()))).tolist()
+    [33, 33, 133]
+    """
+    count = len(rows.seqs)
+    sizes = np.zeros(count, np.int64)
+    shared = rows.nbytes
+    for column in rows.columns:
+        if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+            lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
+            sizes += lengths
+            shared -= int(lengths.sum())
+    return np.asarray(sizes + -(-max(shared, 0) // max(count, 1)))
 
 
 def wal_rows(table: SourceTable, data: Bytes, rows: Ints) -> Rows:

@@ -37,6 +37,7 @@ class Place:
     file: SpillFile
     offset: int
     size: int
+    nbytes: int  # of the rows in memory
 
 
 class Spill:
@@ -102,7 +103,7 @@ def _write(out: BinaryIO, rows: Rows, file: SpillFile) -> Place:
     batch = pa.RecordBatch.from_arrays(arrays, names=[str(i) for i in range(len(arrays))])
     with pa.ipc.new_stream(out, batch.schema, options=_OPTIONS) as writer:
         writer.write_batch(batch)
-    return Place(file, offset, out.tell() - offset)
+    return Place(file, offset, out.tell() - offset, rows.nbytes)
 
 
 def _ints(values: pa.Array) -> Ints:

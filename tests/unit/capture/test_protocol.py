@@ -114,6 +114,8 @@ def test_batches_do_not_depend_on_where_chunks_are_cut_nor_on_memory(history, cu
     rows = [row for batch in batches for t in batch.to_arrow().values() for row in t.to_pylist()]
     assert [(r["id"], r["x"], r["_lsn"], r["_xid"], r["_seq"]) for r in rows] == expected
     assert all(batch.rows <= limit or batch.complete for batch in batches)
+    texts = [[row["x"] or "" for t in batch.to_arrow().values() for row in t.to_pylist()] for batch in batches]
+    assert all(len(of_one) <= 1 or len("".join(of_one)) <= memory // 2 for of_one in texts)
     assert [batch.cut for batch in batches] == sorted(batch.cut for batch in batches)
     if history:
         assert decoder.keepalive == len(history) * 100 + 7
