@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
 from penstock.capture import config_forms
 from penstock.capture.config_checks import check
 from penstock.errors import ConfigError
+from penstock.passwords import parameters
 
 SnapshotMode = Literal["initial", "never", "always", "initial_only"]
 SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
@@ -228,13 +228,8 @@ def with_schema(name: str, schema: str) -> str:
 
 def read_conninfo(dsn: str) -> dict[str, str]:
     """The parameters of a connection string. libpq's own words quote the string, so they are not passed on."""
-    try:
-        given = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
-    except psycopg.Error:
-        given = {}
-    # An unescaped / in a password cuts a URI there: the rest would be taken for port and database, and shown as such.
-    misread = "://" in dsn and "@" in given.get("dbname", "")
-    if (not given and dsn.strip()) or misread:
+    given = parameters(dsn)
+    if given is None:
         raise ConfigError("not a PostgreSQL connection string", hint=f"{_BAD_DSN}; %-encode what is special in a URI.")
     return given
 

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from penstock.errors import ConfigError
+from penstock.text_file import read_text
 
 CONNECTOR = "postgres-cdc"
 PREFIX = "PENSTOCK_SOURCE_"
@@ -56,14 +57,15 @@ def from_environment(environment: Mapping[str, str], prefix: str, types: Mapping
 
 def read_yaml(path: str | Path, *, hint: str) -> dict[str, Any]:
     """The mapping in a file; `hint` says how one is written."""
+    text, failure = read_text(path), None
     try:
-        read = yaml.safe_load(Path(path).read_text())
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="Check the path and its rights.") from None
+        read = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        place = getattr(error, "problem_mark", None)  # its own message quotes the line, which may hold a password
+        place = getattr(error, "problem_mark", None)
         where = f" (line {place.line + 1}, column {place.column + 1})" if place is not None else ""
-        raise ConfigError(f"{path} is not YAML{where}", hint=hint) from None
+        failure = ConfigError(f"{path} is not YAML{where}", hint=hint)
+    if failure is not None:  # outside of the handler: YAML's error quotes the line, which may hold a password
+        raise failure
     if not isinstance(read, dict):
         raise ConfigError(f"{path} is not a mapping", hint=hint)
     return read

@@ -24,6 +24,7 @@ from penstock.catalog.lease import Lease, acquire, is_going
 from penstock.embedded import EmbeddedPostgres
 from penstock.errors import Busy, CatalogError, LeaseLost
 from penstock.failpoint import hit
+from penstock.passwords import parameters
 from penstock.relation.home import Home
 
 Connection = psycopg.Connection[DictRow]
@@ -70,6 +71,11 @@ class Catalog:
     """An open catalog, for any number of threads: each has a connection, and so transactions, of its own."""
 
     def __init__(self, home: Home, dsn: str | None = None) -> None:
+        if dsn is not None and parameters(dsn) is None:  # libpq's own words quote the string
+            raise CatalogError(
+                "the catalog cannot be opened: not a PostgreSQL connection string",
+                hint="Write it as postgresql://user:password@host/database; %-encode what is special in a URI.",
+            )
         self._server = EmbeddedPostgres(home.catalog) if dsn is None else None
         self.dsn = self._server.dsn if self._server else str(dsn)
         self._mine = threading.local()

@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +15,8 @@ from rich.markup import escape
 from penstock.cli.opening import DEFAULT_HOME, CatalogOption, HomeOption, opened
 from penstock.cli.output import cell, out, print_json, table
 from penstock.cli.verify import shown_progress
-from penstock.errors import ConfigError, InvalidQuery
+from penstock.errors import InvalidQuery
+from penstock.text_file import read_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -71,10 +71,7 @@ def _text(statement: str | None, file: str | None) -> str:
         raise typer.BadParameter("give a statement, or a file with --file")
     if statement is not None:
         return statement
-    try:
-        return sys.stdin.read() if file == "-" else Path(str(file)).read_text()
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}", hint="Check the path and its rights.") from None
+    return sys.stdin.read() if file == "-" else read_text(str(file))
 
 
 class _Copying:

@@ -20,6 +20,7 @@ from penstock.errors import ConfigError, InvalidQuery, PenstockError
 from penstock.sql.cursor import Cursor
 from penstock.sql.grammar.stream_tables import CREATED, query
 from penstock.sql.script import Piece, pieces, place
+from penstock.text_file import read_text
 
 _LINE = re.compile(r"--\s*([A-Za-z_]\w*)\s*:\s*(.*?)\s*$")
 _SETTINGS = {name: one for name, one in CREATED.items() if name not in ("initialize", "refresh_mode")}
@@ -68,11 +69,7 @@ def read_folder(folder: str | Path) -> list[Definition]:
 
 
 def read_file(path: Path, shown: str) -> Definition:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{shown} cannot be read: {error}", hint="It is a text file in UTF-8.") from None
-    return read(text, shown)
+    return read(read_text(path, shown), shown)
 
 
 def read(text: str, path: str) -> Definition:

@@ -12,9 +12,13 @@ from psycopg.conninfo import conninfo_to_dict
 
 from penstock.capture import Checkpoint, PostgresSource, SourceConfig
 from penstock.capture.connection import connect
+from penstock.capture.source_file import read_file
 from penstock.catalog.sources import Source
-from penstock.errors import ConfigError, NotYet, PenstockError
+from penstock.catalog.store import Catalog
+from penstock.errors import CatalogError, ConfigError, NotYet, PenstockError
 from penstock.lsn import Lsn
+from penstock.passwords import without_password
+from penstock.relation.home import Home
 
 GOOD = {"database": "shop", "table_name": "orders", "slot_name": "s"}
 
@@ -289,6 +293,13 @@ def everything_said(error: BaseException) -> str:
         f"postgresql://me:{SECRET}/x@host:5432/db",
         f"postgresql://me:x/{SECRET}@host:5432/db",
         f"postgresql://me:%zz{SECRET}@host/db",
+        f"postgresql://me:x@{SECRET}@127.0.0.1/db",
+        f"postgresql://me:{SECRET}@x@127.0.0.1/db",
+        f"postgresql://me@there:{SECRET}@127.0.0.1/db",
+        f"postgresql://:{SECRET}@127.0.0.1:1/db",
+        f"postgresql://127.0.0.1:1/db?pass%77ord={SECRET}",
+        f"host=127.0.0.1 port=1 dbname=d password=x\\ {SECRET}",
+        f"host=h dbname=d password=a\0{SECRET}",
         f"host=h dbname=d password=a {SECRET}",
         f"host=h dbname=d password=a {SECRET}=b",
         f"host=h dbname=d password='{SECRET}",
@@ -314,6 +325,62 @@ def test_no_error_of_a_file_shows_a_password(tmp_path, text):
     with pytest.raises(ConfigError) as refused:
         SourceConfig.from_yaml(tmp_path / "source.yaml")
     assert SECRET not in everything_said(refused.value) or "no such source option" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        f"postgresql://ada:{SECRET}@db/shop",
+        f"postgresql://:{SECRET}@db/shop",
+        f"postgresql://ada:a:{SECRET}@db/shop",
+        f"postgresql://ada:p@{SECRET}@db/shop",
+        f"postgresql://ada:x/{SECRET}@db/shop",
+        f"postgresql://ada@there:{SECRET}@db/shop",
+        f"postgresql://ada:x y{SECRET}@db/shop",
+        f"postgresql://db/shop?user=a&password={SECRET}&sslmode=prefer",
+        f"postgresql://db/shop?pass%77ord={SECRET}",
+        f"mysql://ada:{SECRET}@db/shop",
+        f"host=db password={SECRET}",
+        f"host=db password = 'x\\'{SECRET}'",
+        f"host=db password=x\\ {SECRET} user=a",
+        f"host=db password='x {SECRET}",
+        f"host=db PASSWORD={SECRET}",
+        *(
+            f"host=db {name}={SECRET}"
+            for name in ("sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
+        ),
+    ],
+)
+def test_no_connection_string_is_shown_with_a_password(dsn):
+    shown = without_password(dsn)
+    assert SECRET not in shown
+    assert "***" in shown
+
+
+@pytest.mark.parametrize("dsn", ["", "service=shop", "postgresql://ada@db:5433/shop?sslmode=require", "host=@abstract"])
+def test_a_connection_string_without_a_secret_is_shown_as_it_is(dsn):
+    assert without_password(dsn) == dsn
+
+
+def test_what_is_shown_is_the_connection_but_for_its_secrets():
+    dsn = f"postgresql://ada:{SECRET}@a:1,[::1]:2/my%20shop?application_name=it%27s&sslpassword={SECRET}"
+    shown = conninfo_to_dict(without_password(dsn))
+    assert shown == {**conninfo_to_dict(dsn), "password": "***", "sslpassword": "***"}
+
+
+def test_a_catalog_that_cannot_be_read_is_refused_without_its_password(tmp_path):
+    with pytest.raises(CatalogError) as refused:
+        Catalog(Home.at(tmp_path), f"postgresql://me:a {SECRET}@host/db")
+    assert SECRET not in everything_said(refused.value)
+
+
+def test_no_file_in_another_encoding_is_shown(tmp_path):
+    (tmp_path / "source.yaml").write_bytes(f"password: {SECRET}\xfc\n".encode("latin-1"))
+    for read in (SourceConfig.from_yaml, lambda path: read_file(path, SourceConfig.types())):
+        with pytest.raises(ConfigError, match="not UTF-8") as refused:
+            read(tmp_path / "source.yaml")
+        assert refused.value.hint
+        assert SECRET not in everything_said(refused.value)
 
 
 def test_nothing_that_holds_a_password_prints_it():

@@ -78,7 +78,7 @@ def test_what_is_shown_of_a_source_can_be_read() -> None:
     assert isinstance(found.statement, CreateSource)
     assert found.statement.options == {
         "connector": "postgres-cdc",
-        "dsn": "host=db password=*** dbname=x",
+        "dsn": "password=*** dbname=x host=db",
         "tables": 'public.*, public."A b"',
         "heartbeat.interval": "5.0",
         "publication.row.filter": '{"t": "a = \'x\'"}',
