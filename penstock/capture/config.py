@@ -127,7 +127,8 @@ class SourceConfig:
         if isinstance(self.additional_tables, str):
             raise ConfigError("additional_tables is one text", hint="Pass a list of table names.")
         object.__setattr__(self, "additional_tables", tuple(self.additional_tables))
-        check(self, _CHOICES)
+        object.__setattr__(self, "dsn_options", config_forms.pairs(self.dsn_options))
+        check(self, _CHOICES, own=_FROM_DSN)
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from penstock.capture.config_forms import comma_separated
 from penstock.errors import ConfigError, NotYet
+from penstock.passwords import is_parameter
 
 if TYPE_CHECKING:
     from penstock.capture.config import SourceConfig
@@ -30,6 +32,7 @@ _COUNTS = (
     "copy_range_blocks",
     "toast_cache_bytes",
 )
+_PARAMETERS = "They are listed under Parameter Key Words in PostgreSQL's documentation of libpq."
 _SWITCHES = (
     "failover",
     "include_before_image",
@@ -40,11 +43,13 @@ _SWITCHES = (
     "assume_no_truncate",
     "trust_foreign_keys",
 )
-_TEXTS = ("username", "password", "ssl_root_cert", "ssl_cert", "ssl_key", "spill_directory")
+_TEXTS = ("hostname", "username", "password", "ssl_root_cert", "ssl_cert", "ssl_key", "spill_directory")
 
 
-def check(config: SourceConfig, choices: Mapping[str, tuple[str, ...]]) -> None:
+def check(config: SourceConfig, choices: Mapping[str, tuple[str, ...]], own: Mapping[str, str]) -> None:
+    """`choices` are the words that some options allow, `own` libpq's parameters that have an option of their own."""
     _check_texts(config)
+    _check_dsn_options(config, own)
     _check_numbers(config)
     for name, allowed in choices.items():
         if getattr(config, name) not in allowed:
@@ -68,6 +73,9 @@ def _check_texts(config: SourceConfig) -> None:
     for name in _TEXTS:
         if not isinstance(getattr(config, name), str | None):  # not shown: it may be a password all the same
             raise ConfigError(f"{name} is not text", hint=f"Put the {name} in quotes.")
+    for name in (*_REQUIRED, *_TEXTS):
+        if "\0" in (getattr(config, name) or ""):
+            raise ConfigError(f"{name} has a zero byte", hint="PostgreSQL has no texts with one.")
     if not _SLOT_NAME.fullmatch(config.slot_name):
         raise ConfigError(
             f"slot name {config.slot_name!r} cannot be used",
@@ -94,6 +102,29 @@ def _check_numbers(config: SourceConfig) -> None:
             raise ConfigError(f"{name} is {value!r}", hint=f"It must be a {whole}number greater than zero.")
 
 
+def _check_dsn_options(config: SourceConfig, own: Mapping[str, str]) -> None:
+    given, seen = config.dsn_options, set()
+    if not isinstance(given, tuple) or not all(_is_pair(one) for one in given):  # not shown: it may hold a password
+        raise ConfigError(
+            "dsn_options are not pairs of a name and a text", hint='Write them as [["sslcompression", "0"]].'
+        )
+    for name, value in given:
+        if name == "connect_timeout" or (name in own and not (name == "port" and config.port is None)):
+            option = own.get(name, name)
+            raise ConfigError(f"dsn_options has {name}, which is an option itself", hint=f"Give it as {option}.")
+        if not is_parameter(name):
+            raise ConfigError("dsn_options has a parameter that libpq does not know", hint=_PARAMETERS)
+        if name in seen:
+            raise ConfigError(f"dsn_options has {name} twice", hint="Keep one of the two.")
+        if "\0" in value:
+            raise ConfigError(f"{name} in dsn_options has a zero byte", hint="PostgreSQL has no texts with one.")
+        seen.add(name)
+
+
+def _is_pair(one: Any) -> bool:
+    return isinstance(one, tuple) and len(one) == 2 and all(isinstance(part, str) for part in one)
+
+
 def _check_row_filter(given: Any) -> None:
     listed = given if isinstance(given, Mapping) else {"*": given or "true"}
     for table, text in listed.items():
@@ -107,7 +138,7 @@ def _check_row_filter(given: Any) -> None:
 def _check_column_list(given: Any) -> None:
     listed = given if isinstance(given, Mapping) else {"*": given or "-"}
     for table, names in listed.items():
-        each = [names] if isinstance(names, str) else names
+        each = comma_separated(names) if isinstance(names, str) else names
         good = isinstance(each, Sequence) and each and all(isinstance(n, str) and n.strip() for n in each)
         if not isinstance(table, str) or not good:
             raise ConfigError(

@@ -43,7 +43,7 @@ def from_mapping(given: Mapping[str, Any], types: Mapping[str, str]) -> dict[str
         if field in options:
             raise ConfigError(f"{field} is given twice, once as {name}", hint="Keep one of the two.")
         converted = convert(field, value, types[field])
-        options[field] = converted if scale == 1.0 else converted * scale
+        options[field] = converted * scale if scale != 1.0 and _is_number(converted) else converted
     return options
 
 
@@ -55,11 +55,25 @@ def from_environment(environment: Mapping[str, str], prefix: str, types: Mapping
     return from_mapping(given, types)
 
 
+class _Once(yaml.SafeLoader):  # type: ignore[misc]
+    """Refuses a mapping that has a name twice, of which YAML's own loader takes the last."""
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for name, _ in node.value:
+            if isinstance(name, yaml.ScalarNode) and name.value in seen:
+                line = name.start_mark.line + 1
+                raise ConfigError(f"{name.value} is given twice (line {line})", hint="Keep one of the two.")
+            seen.add(str(name.value))
+        return node
+
+
 def read_yaml(path: str | Path, *, hint: str) -> dict[str, Any]:
     """The mapping in a file; `hint` says how one is written."""
     text, failure = read_text(path), None
     try:
-        read = yaml.safe_load(text)
+        read = yaml.load(text, _Once)
     except yaml.YAMLError as error:
         place = getattr(error, "problem_mark", None)
         where = f" (line {place.line + 1}, column {place.column + 1})" if place is not None else ""
@@ -93,6 +107,19 @@ def convert(name: str, value: Any, kind: str) -> Any:
     return value
 
 
+def pairs(given: Any) -> Any:
+    """A mapping, or pairs in lists, as a tuple of pairs; anything else is left to the checks.
+
+    >>> pairs({"sslcompression": "0"}), pairs([["sslcompression", "0"]]), pairs(5)
+    ((('sslcompression', '0'),), (('sslcompression', '0'),), 5)
+    """
+    if isinstance(given, Mapping):
+        return tuple(given.items())
+    if not isinstance(given, list | tuple):
+        return given
+    return tuple(tuple(pair) if isinstance(pair, list) else pair for pair in given)
+
+
 def comma_separated(text: str) -> tuple[str, ...]:
     """
     >>> comma_separated('id, "a, b" ,c')
@@ -123,10 +150,18 @@ def _flat(read: Mapping[Any, Any], types: Mapping[str, str], above: str = "") ->
     for name, value in read.items():
         full = f"{above}{name}"
         if isinstance(value, Mapping) and "Mapping" not in types.get(full.replace(".", "_"), ""):
-            flat |= _flat(value, types, f"{full}.")
+            inner = _flat(value, types, f"{full}.")
         else:
-            flat[full] = value
+            inner = {full: value}
+        twice = sorted(flat.keys() & inner.keys())
+        if twice:
+            raise ConfigError(f"{twice[0]} is given twice", hint="Keep one of the two.")
+        flat |= inner
     return flat
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _boolean(name: str, text: str) -> bool:

@@ -92,13 +92,20 @@ def filled(value: Any, where: str) -> Any:
 
 
 def _dsn(one: dict[str, Any], where: str) -> str:
-    parts = {_CONNECTION[key]: one.pop(key) for key in list(one) if key in _CONNECTION}
+    parts: dict[str, Any] = {}
+    for key in [key for key in one if key in _CONNECTION]:
+        if _CONNECTION[key] in parts:
+            raise ConfigError(f"{where}: {_CONNECTION[key]} is given twice", hint="Keep one of the two.")
+        parts[_CONNECTION[key]] = one.pop(key)
     dsn = one.pop("dsn", "")
+    for key, value in {"dsn": dsn, **parts}.items():
+        if not isinstance(value, str | int) or isinstance(value, bool) or "\0" in str(value):
+            raise ConfigError(f"{where}: {key} is not text", hint=f"Put the {key} in quotes.")
     if not dsn and "dbname" not in parts:
         raise ConfigError(f"{where} names no database", hint="Give `dsn`, or `host`, `dbname` and `user`.")
     if dsn and parts:
         raise ConfigError(f"{where} has both dsn and {', '.join(parts)}", hint="Keep one of the two.")
-    return dsn or make_conninfo("", **parts)
+    return str(dsn) or make_conninfo("", **parts)
 
 
 def _tables(schemas: Mapping[Any, Any], where: str) -> tuple[list[str], dict[str, Any], dict[str, tuple[str, ...]]]:

@@ -103,6 +103,7 @@ def test_a_socket_folder_is_a_host():
         {"publication_row_filter": 7},
         {"publication_column_list": {"t": []}},
         {"publication_column_list": [1]},
+        {"publication_column_list": " , "},
     ],
 )
 def test_bad_options_are_refused_with_a_hint(change):
@@ -112,12 +113,29 @@ def test_bad_options_are_refused_with_a_hint(change):
 
 
 @pytest.mark.parametrize(
+    "given",
+    [
+        {"sslcompression": "0", "sslpassword": "it's \\ one"},
+        [["sslcompression", "0"], ["sslpassword", "it's \\ one"]],
+        (("sslcompression", "0"), ("sslpassword", "it's \\ one")),
+    ],
+)
+def test_further_parameters_reach_libpq(given):
+    config = SourceConfig.from_mapping({"database": "d", "table.name": "t", "slot.name": "s", "dsn.options": given})
+    found = conninfo_to_dict(config.dsn)
+    assert (found["sslcompression"], found["sslpassword"]) == ("0", "it's \\ one")
+    assert hash(config) == hash(dataclasses.replace(config))
+
+
+@pytest.mark.parametrize(
     ("dsn", "tables", "options"),
     [
         ("nonsense", ["t"], {}),
         ("host=h", ["t"], {}),
         ("host=h dbname=d port=x", ["t"], {}),
         ("host=h dbname=d connect_timeout=soon", ["t"], {}),
+        (None, ["t"], {}),
+        (5, ["t"], {}),
         ("host=h dbname=d", [], {}),
         ("host=h dbname=d", "t", {}),
         ("host=h dbname=d", ["t"], {"no_such_option": 1}),
@@ -239,6 +257,11 @@ def test_every_option_is_in_the_table_of_the_documentation():
         ({"heartbeat.interval": "1", "heartbeat.interval.ms": "1000"}, "one of the two"),
         ({"table.name": ""}, "table.name"),
         ({"publication.row.filter": "{not json"}, "JSON"),
+        ({"poll.interval.ms": None}, "number"),
+        ({"poll.interval.ms": [1]}, "number"),
+        ({"poll.interval.ms": True}, "number"),
+        ({"poll.interval": True}, "number"),
+        ({"dsn.options": "sslpassword=x"}, "sslcompression"),
     ],
 )
 def test_bad_mappings_are_refused_with_a_hint(change, said):
@@ -248,7 +271,18 @@ def test_bad_mappings_are_refused_with_a_hint(change, said):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("a: [", "not YAML"), ("- a", "not a mapping"), ("", "not a mapping"), (None, "cannot be read")]
+    ("text", "said"),
+    [
+        ("a: [", "not YAML"),
+        ("- a", "not a mapping"),
+        ("", "not a mapping"),
+        (None, "cannot be read"),
+        ("slot.name: a\nslot: {name: b}", "slot.name is given twice"),
+        ("slot: {name: b}\nslot.name: a", "slot.name is given twice"),
+        ("slot.name: a\nslot.name: b", r"slot.name is given twice \(line 2\)"),
+        ("slot:\n  name: a\n  name: b", r"name is given twice \(line 3\)"),
+        ("slot.name: a\nslot_name: b", "slot_name is given twice"),
+    ],
 )
 def test_bad_files_are_refused_with_a_hint(tmp_path, text, said):
     if text is not None:
@@ -284,6 +318,34 @@ def everything_said(error: BaseException) -> str:
         said += f"{at.args!r} {at!r} {vars(at)!r}"
         at = at.__cause__ or at.__context__
     return said
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hostname": 5},
+        {"hostname": f"a\0{SECRET}"},
+        {"password": f"a\0{SECRET}"},
+        {"poll_interval": True},
+        {"dsn_options": f"sslpassword={SECRET}"},
+        {"dsn_options": [["sslpassword", SECRET, "c"]]},
+        {"dsn_options": [["sslcompression", 0]]},
+        {"dsn_options": [["nonsense", SECRET]]},
+        {"dsn_options": {"nonsense": SECRET}},
+        {"dsn_options": [["password", SECRET]]},
+        {"dsn_options": [["port", "1,2"]]},
+        {"dsn_options": [["connect_timeout", "3"]]},
+        {"dsn_options": [["keepalives", "0"], ["keepalives", "1"]]},
+        {"dsn_options": [["sslpassword", f"a\0{SECRET}"]]},
+    ],
+)
+def test_an_option_that_cannot_be_used_is_named_without_its_value(change):
+    with pytest.raises(ConfigError) as refused:
+        SourceConfig(**{**GOOD, **change})
+    (name,) = change
+    assert name in refused.value.message
+    assert refused.value.hint
+    assert SECRET not in everything_said(refused.value)
 
 
 @pytest.mark.parametrize(

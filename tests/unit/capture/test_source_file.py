@@ -76,6 +76,10 @@ def test_a_file_with_one_source(tmp_path: Path) -> None:
         ("sources: {a: {dsn: d, schemas: {public: {t: {sync_mode: once}}}}}", r"sync_mode of public\.t is 'once'"),
         ("sources: {a: {dsn: d, schemas: {public: {t: {include_columns: id}}}}}", "not a list of names"),
         ("sources: {a: {dsn: d}}\nport: 1", "port beside `sources`"),
+        ("sources: {a: {dsn: d, dsn: e}}", "dsn is given twice"),
+        ("sources: {a: {dbname: d, database: e}}", "dbname is given twice"),
+        ("sources: {a: {dsn: 5.5}}", "dsn is not text"),
+        ("sources: {a: {dbname: d, password: [a]}}", "password is not text"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:
