@@ -50,7 +50,12 @@ SELECT a.attrelid::int8, a.attname, a.atttypid::int8, a.atttypmod, format_type(a
            SELECT FROM pg_constraint n
            WHERE n.conrelid = a.attrelid AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum] AND NOT n.convalidated
        ),
-       {stored}, {sent}
+       {stored},
+       EXISTS (  -- a column of PostgreSQL 12
+           SELECT FROM pg_collation o
+           WHERE o.oid = a.attcollation AND NOT COALESCE((to_jsonb(o) ->> 'collisdeterministic')::bool, true)
+       ),
+       {sent}
 FROM pg_attribute a
 WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attrelid, a.attnum
@@ -84,6 +89,7 @@ class SourceTable:
     version: int = 1  # counts the shapes since the source was opened
     changes: tuple[SchemaChange, ...] = ()  # what became of the version before
     listed: bool = False  # its publication names columns, and `schema` has only those
+    collated: frozenset[int] = frozenset()  # columns (attnum) whose collation has equal texts of other bytes
 
     @property
     def name(self) -> str:
@@ -92,6 +98,12 @@ class SourceTable:
     @property
     def spelled(self) -> str:
         return spell(self.schema_name, self.table_name)
+
+    @cached_property
+    def has_exact_key(self) -> bool:
+        """Whether equal keys are always the same bits: the server then knows of no two that are told apart here."""
+        key = map(self.schema.column, self.schema.key)
+        return all(column.identical_if_equal and column.attnum not in self.collated for column in key)
 
     @cached_property
     def layout(self) -> Layout:
@@ -178,6 +190,7 @@ def discover(connection: Connection, names: Sequence[str], partitions: Partition
             schema,
             sends=tuple(types.send(column.pg) for column in schema.columns),
             generated=any(row[6] for row in rows),
+            collated=frozenset(row[4] for row in rows if row[7]),
             unsent=unsent,
             attributes=entry.attributes,
             filenode=_storage(entries, entry),

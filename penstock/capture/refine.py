@@ -12,6 +12,7 @@ from penstock.capture.batch import Batch
 from penstock.capture.config import Consolidate, SourceConfig
 from penstock.capture.connection import Connection
 from penstock.capture.consolidate import Consolidation, consolidate
+from penstock.capture.discover import SourceTable
 from penstock.capture.toast import Fetch, Sentinel, Settled, Toast, ToastCounts
 from penstock.capture.toast_cache import Remembered
 from penstock.zset import CHANGE_FIELDS
@@ -59,7 +60,13 @@ class Refiner:
         if self._mode == "off":
             return batch.tables
         tables = as_one(batch.tables) if self._mode == "flush" and whole else batch.tables
-        return {name: consolidate(rows, batch.shapes[name].schema.key) for name, rows in tables.items()}
+        return {name: _of_table(batch.shapes[name], rows) for name, rows in tables.items()}
+
+
+def _of_table(table: SourceTable, rows: pa.Table) -> pa.Table:
+    """Rows are followed by the bits of their keys. Where others are equal to the server, a row that moved forward could
+    come before its key is free."""
+    return consolidate(rows, table.schema.key) if table.has_exact_key else rows
 
 
 def as_one(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:

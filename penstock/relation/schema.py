@@ -11,7 +11,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from penstock.relation.types import PgType, arrow_type, spark_type
+from penstock.relation.types import BPCHAR_OID, PgType, arrow_type, spark_type
 from penstock.zset import CHANGE_FIELDS, RAW_FIELDS
 
 
@@ -48,6 +48,17 @@ class Column:
     def in_text_form(self) -> bool:
         """Whether it holds PostgreSQL's text where its type has a native form too."""
         return bool(self.arrow == pa.string() and self.pg.arrow != pa.string())
+
+    @property
+    def identical_if_equal(self) -> bool:
+        """Whether two values that PostgreSQL calls equal have the same bits here, collations aside.
+
+        0.0 and -0.0 have not, nor have texts that end in blanks (bpchar without a length), nor what `equal_as_held`
+        leaves out.
+        """
+        plain = self.pg.plain
+        padded = plain.oid == BPCHAR_OID and plain.typmod < 0
+        return self.computed.equal_as_held and not pa.types.is_floating(self.arrow) and not padded
 
     @property
     def computed(self) -> PgType:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 UTC_MICROS = pa.timestamp("us", tz="UTC")
-NUMERIC_OID = 1700
+NUMERIC_OID, BPCHAR_OID = 1700, 1042
 FIRST_USER_OID = 16384
 
 # numeric without precision: 20 digits before the point and 18 after it, unless the values that exist need others.
