@@ -19,8 +19,7 @@ from penstock.lake.delta_writes import DELETE
 from penstock.lake.inserts import inserts_only
 from penstock.lake.parts import computed
 from penstock.lake.reader import SMALL, Reader
-from penstock.lake.session import quoted
-from penstock.lake.zset_frames import expand, net, same
+from penstock.lake.zset_frames import expand, net, same, weighted
 from penstock.zset import WEIGHT, among
 
 
@@ -95,9 +94,17 @@ class _InMemory:
         key = list(self.relation.schema.key)
         new = self.rows.filter(pc.greater(self.rows[WEIGHT], 0))
         gone = self.rows.filter(pc.less(self.rows[WEIGHT], 0))
-        gone = gone.filter(pc.invert(among(gone.select(key), new.select(key))))
+        gone = gone.filter(pc.invert(among(_by_value(gone.select(key)), _by_value(new.select(key)))))
         frame = self.reader.frame(pa.concat_tables([new, gone]), self.relation, list(self.relation.schema.names))
         return frame.withColumn(DELETE, F.col(WEIGHT) < 0).drop(WEIGHT)
+
+
+def _by_value(keys: pa.Table) -> pa.Table:
+    """As Spark's MERGE compares them: there -0.0 is 0.0, and one row of the table may have one change."""
+    for place, field in enumerate(keys.schema):
+        if pa.types.is_floating(field.type):
+            keys = keys.set_column(place, field, pc.add(keys[field.name], pa.scalar(0.0, field.type)))
+    return keys
 
 
 def _in_memory(reader: Reader, relation: Relation, after: int, until: int) -> _InMemory:
@@ -143,7 +150,7 @@ def rows_as_often(reader: Reader, relation: Relation, there: DataFrame, changed:
     """
     names = list(relation.schema.names)
     touched = there.join(F.broadcast(changed), same(there, changed, names), "left_semi")
-    before = touched.groupBy(*map(quoted, names)).agg(F.count("*").alias(WEIGHT))
+    before = net(weighted(touched, names), names)
     after = expand(net(before.unionByName(changed), names), names)
     gone = changed.drop(WEIGHT).withColumn(DELETE, F.lit(True))
     return gone.unionByName(after.withColumn(DELETE, F.lit(False)))

@@ -9,7 +9,7 @@ from typing import cast
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, DoubleType, FloatType, StructType
 
 from penstock.catalog.relations import Relation
 from penstock.lake.literal import literal
@@ -46,9 +46,31 @@ def struct(ddl: str) -> StructType:
 
 
 def net(changed: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Equal rows summed, what cancels dropped."""
-    summed = changed.groupBy(*map(quoted, columns)).agg(F.sum(WEIGHT).alias(WEIGHT))
-    return summed.where(F.col(WEIGHT) != 0)
+    """Equal rows summed, what cancels dropped. Spark groups -0.0 with 0.0 and writes the latter; here they are two
+    rows, as they are in a segment, and to whoever looks for one by its key."""
+    fields = enumerate(changed.schema)
+    marks = {one.name: f"_minus_{at}" for at, one in fields if one.name in columns and _is_floating(one.dataType)}
+    signs = [_is_minus_zero(name).alias(mark) for name, mark in marks.items()]
+    summed = changed.groupBy(*map(quoted, columns), *signs).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
+    if not marks:
+        return summed
+    own = [_with_sign(name, marks[name]) if name in marks else F.col(quoted(name)) for name in columns]
+    return summed.select(*own, WEIGHT)
+
+
+def _is_floating(kind: DataType) -> bool:
+    return isinstance(kind, DoubleType | FloatType)
+
+
+def _with_sign(name: str, mark: str) -> SparkColumn:
+    value = F.col(quoted(name))
+    return F.when(F.col(mark), -value).otherwise(value).alias(name)
+
+
+def _is_minus_zero(name: str) -> SparkColumn:
+    """Its sign is nowhere but in its text, which is made of zeros only."""
+    value = F.col(quoted(name))
+    return (value == 0) & (value.cast("string") == "-0.0")
 
 
 def expand(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
@@ -88,5 +110,5 @@ def merge_by_row(plain: DataFrame, changed: DataFrame, relation: Relation) -> Da
     names = list(relation.schema.names)
     kept = plain.join(F.broadcast(changed), same(plain, changed, names), "left_anti").select(*map(quoted, names))
     touched = plain.join(F.broadcast(changed), same(plain, changed, names), "left_semi")
-    counted = touched.groupBy(*map(quoted, names)).agg(F.count("*").alias(WEIGHT))
+    counted = net(weighted(touched, names), names)
     return kept.unionByName(expand(net(counted.unionByName(changed.select(*map(quoted, names), WEIGHT)), names), names))
