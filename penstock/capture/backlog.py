@@ -32,7 +32,9 @@ from penstock.lsn import Lsn
 
 # What is put away, and loaded again, as one.
 _TOGETHER, _TOGETHER_BYTES = 50_000, 16 << 20
-_LARGEST = 512 << 20  # bytes of a batch, whatever the memory: Arrow holds less than 2 GB of texts in one array
+# Bytes of a batch, whatever the memory: a few rows at a time would take all day, and of texts Arrow holds less than
+# 2 GB in one array.
+_LEAST, _MOST = 64 << 10, 512 << 20
 
 
 @dataclass
@@ -136,7 +138,7 @@ class Backlog:
         self.cut = start  # end of the last transaction delivered
         self.passed = start  # end of the last transaction read
         self._memory = memory
-        self._room = min(memory // 2, _LARGEST)  # bytes of a batch
+        self._room = min(max(memory // 2, _LEAST), _MOST)  # bytes of a batch
         self._spill = spill
         self._held = 0
         self._read_back = 0  # bytes, since memory was given back
