@@ -27,9 +27,10 @@ from penstock.capture.discover import SourceTable, discover
 from penstock.capture.evolution import Known
 from penstock.capture.forms import in_recorded_forms, looked_at, looked_at_again, native_forms
 from penstock.capture.publication import (
-    Membership,
+    ALL_AGAIN,
     check_membership,
     check_publication,
+    check_still_given,
     drop_publication,
     extend_publication,
     make_publication,
@@ -155,6 +156,9 @@ def attach_restored(
     check_restorable(state, config.database, config.slot_name, identity, status, switch)
     status = wait_until_free(connection, config.slot_name)  # whoever leaves may have moved it
     tables = discover(connection, config.tables, config.partitions)
+    oids = [table.oid for table in tables.values()]
+    given = read_membership(connection, config.publication_name, oids)
+    check_membership(config.publication_name, state.membership, given, tables)
     tables = select(connection, tables, Selection.of(config), config.publication_name)
     check_readable(connection, tables)
     if config.on_schema_change == "follow" and config.snapshot_mode != "always":
@@ -167,14 +171,8 @@ def attach_restored(
         check_full(connection, tables.values())
     publication = read_publication(connection, config.publication_name)
     if publication is None:
-        raise PublicationLost(
-            f"publication {config.publication_name} does not exist",
-            hint=f"Remove slot {config.slot_name} and start again: changes made without it cannot be read.",
-        )
-    if state.publication:
-        now = read_membership(connection, config.publication_name, ())
-        check_membership(config.publication_name, Membership(state.publication, frozenset()), now)
-    check_publication(publication, tables, extend=False)
+        raise PublicationLost(f"publication {config.publication_name} does not exist", hint=ALL_AGAIN)
+    check_still_given(publication, tables)
     if config.ddl_trigger:
         ddl_trigger.install(connection, config.slot_name)
     if not config.two_phase:  # what is prepared has rows before it has a commit

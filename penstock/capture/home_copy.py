@@ -126,11 +126,12 @@ class HomeCopies:
                 lambda name: config.two_phase or sources.is_partial(self._source.options, name),
             )
             identity = attached.identity
+            oids = [table.oid for table in attached.tables.values()]
             position = Checkpoint(
                 identity.system_identifier, identity.timeline, config.database, config.slot_name, attached.start
-            )
+            ).published_by(read_membership(connection, config.publication_name, oids))
             try:
-                storages = _storages(connection, config, attached.copy.sizes if attached.copy else {})
+                storages = _storages(connection, config, attached.tables, attached.copy.sizes if attached.copy else {})
                 with self._catalog.commit(self._lease, None, "copy_begin") as commit:
                     check_sync_modes(self._source.options, attached.tables)
                     for name, table in attached.tables.items():
@@ -164,7 +165,7 @@ class HomeCopies:
             found = discover(connection, [copy.name for copy in pending], config.partitions)
             found = select(connection, found, Selection.of(for_tables(config, found)), config.publication_name)
             sizes = table_sizes(connection, found)
-            storages = _storages(connection, config, sizes)
+            storages = _storages(connection, config, found, sizes)
             kept = {
                 copy.name: replace(found[copy.name], schema=held_as(copy.schema, found[copy.name].schema))
                 for copy in pending
@@ -435,11 +436,13 @@ def _folder(source: Source, name: str) -> str:
     return f"tables/{source.name}/{folder_name(schema)}/{folder_name(table)}"
 
 
-def _storages(connection: Connection, config: SourceConfig, sizes: Mapping[str, TableSize]) -> dict[str, str]:
+def _storages(
+    connection: Connection, config: SourceConfig, tables: Mapping[str, SourceTable], sizes: Mapping[str, TableSize]
+) -> dict[str, str]:
     """What must not change while a copy is under way: the table's storage, and that the publication has it."""
-    found = read_membership(connection, config.publication_name, sizes)
-    entries = dict(found.tables) if found else {}
-    return {name: f"{size.storage} in {entries.get(name, 0)}" for name, size in sizes.items()}
+    found = read_membership(connection, config.publication_name, [table.oid for table in tables.values()])
+    given = {name: found.entries.get(table.oid, (0,)) if found else (0,) for name, table in tables.items()}
+    return {name: f"{size.storage} in {' '.join(map(str, given[name]))}" for name, size in sizes.items()}
 
 
 def _check_storage(prepared: PreparedCopy, before: Mapping[str, TableSize]) -> None:

@@ -260,15 +260,16 @@ class Ingest:
         return Checkpoint.from_json(self.source.checkpoint)
 
     def _checkpoint_at(self, lsn: Lsn) -> Checkpoint:
-        """A position before which nothing matters, so that it may lie in another log than the last one did."""
+        """A position before which nothing matters, so that it may lie in another log than the last one did, and it
+        does not matter either what the publication gave."""
         if lsn < self._captured:
             raise positions_go_back(self.source, lsn, self._captured)
-        state = replace(self._checkpoint(), lsn=lsn, mark=None)
+        state = replace(self._checkpoint(), lsn=lsn, mark=None).published_by(None)
         with closing(connect_replication(self.source.dsn)) as replication:
             here = identify(replication)
         if here.is_of(state):
             return state
-        return replace(state, system_identifier=here.system_identifier, timeline=here.timeline, publication=0)
+        return replace(state, system_identifier=here.system_identifier, timeline=here.timeline)
 
     def _skip_to_join(self) -> PostgresSource:
         """Nothing in the stream up to the copy's LSN is anybody's."""

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from penstock.capture.attach import publish
+from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.checks import check_readable
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import Connection, connect
@@ -85,11 +86,15 @@ def apply(
             _extend(connection, source, plan.added)
         gone = [one for name in plan.left_out if (one := _relation(catalog, source, name))]
         with catalog.commit(lease, None, "tables") as commit:
+            streamed = [name for name in plan.added if sources.is_partial(source.options, name)]
             for name, table in plan.added.items():
-                if sources.is_partial(source.options, name):
+                if name in streamed:
                     add_relation(commit, source, name, table, source.captured or 0)
                 else:
                     copies.add(commit, source.id, name)
+            if streamed and (here := sources.get(catalog, source.name)).checkpoint is not None:
+                state = Checkpoint.from_json(here.checkpoint).joined_by({plan.added[name].oid for name in streamed})
+                sources.move(commit, source.id, state.to_json(), state.lsn)
             for name in plan.left_out:
                 copies.drop(commit, source.id, name)
             for relation in gone:

@@ -6,7 +6,7 @@ One that we made carries a mark in its comment; only such a one is ever extended
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from psycopg import sql
 
@@ -24,12 +24,32 @@ SELECT p.puballtables, p.pubinsert AND p.pubupdate AND p.pubdelete
        COALESCE((to_jsonb(p) ->> 'pubviaroot')::bool, false)
 FROM pg_publication p WHERE p.pubname = %s
 """
+# A table is given by an entry of its own, of its schema or of a table that it is a partition of.
 _MEMBERSHIP = """
-SELECT p.oid::int8, n.nspname || '.' || c.relname, r.oid::int8
-FROM pg_publication p LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid
-LEFT JOIN pg_class c ON c.oid = r.prrelid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace WHERE p.pubname = %s
+WITH RECURSIVE up(captured, oid, schema, depth) AS (
+    SELECT c.oid, c.oid, c.relnamespace, 0 FROM pg_class c WHERE c.oid = ANY(%(tables)s::int8[]::oid[])
+    UNION ALL
+    SELECT up.captured, c.oid, c.relnamespace, up.depth + 1
+    FROM up JOIN pg_class part ON part.oid = up.oid AND part.relispartition
+    JOIN pg_inherits i ON i.inhrelid = up.oid JOIN pg_class c ON c.oid = i.inhparent)
+SELECT p.oid::int8, p.xmin::text, COALESCE((to_jsonb(p) ->> 'pubviaroot')::bool, false),
+       given.captured::int8, given.entry::int8, given.depth
+FROM pg_publication p LEFT JOIN LATERAL (
+    SELECT up.captured, r.oid AS entry, up.depth FROM up JOIN pg_publication_rel r ON r.prrelid = up.oid
+    WHERE r.prpubid = p.oid
+    UNION ALL SELECT up.captured, p.oid, up.depth FROM up WHERE p.puballtables{schemas}) AS given ON true
+WHERE p.pubname = %(name)s
 """
-_MISSED = "Changes made meanwhile were not published: run `penstock slots recreate`, which copies the tables again."
+_OF_SCHEMAS = """
+    UNION ALL SELECT up.captured, s.oid, up.depth FROM up JOIN pg_publication_namespace s ON s.pnnspid = up.schema
+    WHERE s.pnpubid = p.oid"""
+_SCHEMAS = 150000
+_MISSED = (
+    "Changes made meanwhile were not published, and no ALTER PUBLICATION brings them back: the tables must be copied "
+    "again. {} does that; without a home, remove slot and publication and start anew."
+)
+ALL_AGAIN = _MISSED.format("`penstock slots recreate`")
+_SOME_AGAIN = _MISSED.format("`resync` of each of these tables")
 _TABLES = "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s"
 _ENTRIES = """
 SELECT n.nspname, c.relname FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
@@ -76,7 +96,7 @@ def read_publication(connection: Connection, name: str) -> Publication | None:
 
 
 def _has_schemas(connection: Connection, name: str) -> bool:
-    if connection.info.server_version < 150000:
+    if connection.info.server_version < _SCHEMAS:
         return False
     query = "SELECT FROM pg_publication_namespace s JOIN pg_publication p ON p.oid = s.pnpubid WHERE p.pubname = %s"
     return connection.execute(query, [name]).fetchone() is not None
@@ -84,30 +104,65 @@ def _has_schemas(connection: Connection, name: str) -> bool:
 
 @dataclass(frozen=True)
 class Membership:
-    """What shows that a publication, and its entries for the captured tables, are those that were there before."""
+    """What shows that a publication gave the same of the captured tables all the time."""
 
-    publication: int
-    tables: frozenset[tuple[str, int]]
+    publication: int = 0  # its OID; 0 is not known
+    version: str = ""  # the transaction that wrote it: every ALTER PUBLICATION … SET is one, ADD and DROP are not
+    entries: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # by a table's OID, those that give it
 
 
-def read_membership(connection: Connection, name: str, tables: Collection[str]) -> Membership | None:
-    """The OIDs of the publication and of its entries for `tables`; a dropped entry that comes again has a new one."""
+def read_membership(connection: Connection, name: str, tables: Collection[int]) -> Membership | None:
+    """A publication and its entries for `tables` (OIDs); one that was dropped and comes again has another OID."""
+    schemas = _OF_SCHEMAS if connection.info.server_version >= _SCHEMAS else ""
     with translated():
-        rows = connection.execute(_MEMBERSHIP, [name]).fetchall()
+        query = _MEMBERSHIP.format(schemas=schemas).encode()
+        rows = connection.execute(query, {"name": name, "tables": list(tables)}).fetchall()
     if not rows:
         return None
-    return Membership(rows[0][0], frozenset((table, entry) for _, table, entry in rows if table in tables))
+    found: dict[int, set[int]] = {}
+    as_root: set[int] = set()  # their changes come under another table's name
+    for _, _, via_root, table, entry, depth in rows:
+        if table is not None:
+            found.setdefault(table, set()).add(entry)
+            as_root |= {table} if via_root and depth else set()
+    entries = {table: tuple(sorted(found[table])) for table in sorted(found) if table not in as_root}
+    return Membership(rows[0][0], rows[0][1], entries)
 
 
-def check_membership(name: str, before: Membership, now: Membership | None) -> None:
-    """A publication that lost a table, or was made anew, has missed changes, and some servers do not say so."""
+def check_membership(
+    name: str, before: Membership, now: Membership | None, tables: Mapping[str, SourceTable]
+) -> Membership:
+    """A publication that was altered, made anew or lost a table has missed changes, and no server says so.
+
+    What is not known from before is taken as it is now.
+    """
     if now is None:
-        raise PublicationLost(f"publication {name} does not exist", hint=_MISSED)
-    if now.publication != before.publication:
-        raise PublicationLost(f"publication {name} was dropped and made again", hint=_MISSED)
-    lost = sorted(table for table, _ in before.tables - now.tables)
+        raise PublicationLost(f"publication {name} does not exist", hint=ALL_AGAIN)
+    if before.publication and now.publication != before.publication:
+        raise PublicationLost(f"publication {name} was dropped and made again", hint=ALL_AGAIN)
+    if before.version and now.version != before.version:
+        raise PublicationLost(
+            f"publication {name} was altered (SET, RENAME or OWNER): it may not have given every change", hint=ALL_AGAIN
+        )
+    lost = sorted(
+        table.name
+        for table in tables.values()
+        if not set(before.entries.get(table.oid, ())) <= set(now.entries.get(table.oid, ()))
+    )
     if lost:
-        raise PublicationLost(f"publication {name} lost {', '.join(lost)} for a while or for good", hint=_MISSED)
+        raise PublicationLost(
+            f"publication {name} lost {', '.join(lost)}, or a row filter or column list of it, for a while or for good",
+            hint=_SOME_AGAIN,
+        )
+    return now
+
+
+def check_still_given(found: Publication, tables: Mapping[str, SourceTable]) -> None:
+    """Of tables that were captured before: what the publication lacks now it has lacked for a while."""
+    try:
+        check_publication(found, tables, extend=False)
+    except SourceError as error:
+        raise PublicationLost(error.message, hint=ALL_AGAIN) from error
 
 
 def check_publication(found: Publication, tables: Mapping[str, SourceTable], *, extend: bool) -> None:

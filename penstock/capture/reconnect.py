@@ -6,7 +6,7 @@
 | the slot is (still) read by another process, no WAL sender free | SlotInUse, NoSlotLeft | tried again |
 | wrong password, certificate, database | AccessRefused | stops |
 | slot gone, invalidated, moved by somebody else; other server | SlotLost | stops: only a person may copy anew |
-| publication gone or no longer complete | PublicationLost | stops |
+| publication gone, altered, or no longer complete | PublicationLost | stops |
 | shape changed, value that cannot be held | SchemaChanged, DecodeError | stops: nothing is skipped |
 | WAL lag exceeded | none | goes on; health() warns |
 """

@@ -175,9 +175,8 @@ class PostgresSource:
             self._config.slot_name,
             self._position,
             self._mark,
-            self._vitals.membership.publication if self._vitals.membership is not None else 0,
-            self._forms,
-        )
+            forms=self._forms,
+        ).published_by(self._vitals.membership)
 
     def acknowledge(self, state: Checkpoint) -> None:
         """The caller has made everything up to `state` durable: the server may forget it."""

@@ -6,12 +6,13 @@ Cheap while data flows: watermarks are worked out only when somebody asks for th
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock.capture.batch import Batch
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import Connection
+from penstock.capture.discover import SourceTable
 from penstock.capture.health import Metrics, batch_times
 from penstock.capture.heartbeat import ServerHeartbeat
 from penstock.capture.publication import Membership, check_membership, read_membership
@@ -26,11 +27,11 @@ _EPOCH = 946_684_800_000_000  # 2000-01-01, from which PostgreSQL counts, in mic
 class Vitals:
     """Of one source from open() to close()."""
 
-    def __init__(self, config: SourceConfig, tables: Collection[str]) -> None:
+    def __init__(self, config: SourceConfig, tables: Mapping[str, SourceTable]) -> None:
         self.metrics = Metrics()
         self.heartbeat = ServerHeartbeat(config.server_heartbeat_interval, config.server_heartbeat_enabled)
         self.membership: Membership | None = None
-        self._publication, self._tables = config.publication_name, frozenset(tables)
+        self._publication, self._tables = config.publication_name, tables
         self._look_at = 0.0
         self._marks = Watermarks.of(tables, config.idle_timeout, time.monotonic())
         self._changes: dict[str, tuple[int, float]] = {}
@@ -73,13 +74,11 @@ class Vitals:
         return self.heartbeat.is_due() and self.heartbeat.beat(connection, position)
 
     def look(self, connection: Connection) -> None:
-        """PostgreSQL 18 passes over changes that no publication wants any more, and does not say so."""
+        """The server passes over changes that the publication does not give any more, and does not say so."""
         self._look_at = time.monotonic() + _LOOK_EVERY
-        now = read_membership(connection, self._publication, self._tables)
-        if self.membership is None:
-            self.membership = now
-        else:
-            check_membership(self._publication, self.membership, now)
+        now = read_membership(connection, self._publication, [table.oid for table in self._tables.values()])
+        found = check_membership(self._publication, self.membership or Membership(), now, self._tables)
+        self.membership = self.membership or found
 
     def watermarks(self) -> Watermarks:
         self._marks = self._marks.delivered(self._changes)
