@@ -1,18 +1,21 @@
 """Connections to a source, for queries and for replication, on which the text of a value is always the same text.
 
 Both kinds get the same settings, so that COPY and the WAL give one spelling of a value whatever the server's or the
-role's defaults are. What psycopg raises leaves here as an error of our own tree.
+role's defaults are. What psycopg raises leaves here as an error of our own tree. A network that swallows
+everything ends a connection within a minute, and a query of a hurried one within the time that connecting may take.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import psycopg
 from psycopg import errors as pg
+from psycopg.abc import PQGen
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 
@@ -28,7 +31,59 @@ from penstock.errors import (
     SourceUnreachable,
 )
 
-Connection = psycopg.Connection[TupleRow]
+RV = TypeVar("RV")
+_CONNECT_TIMEOUT = 10  # seconds
+_LOOK = 0.1  # seconds between looks at the clock
+
+
+class Connection(psycopg.Connection[TupleRow]):
+    """Of its own accord a query waits as long as the connection lives: a slot, a lock or a copy takes its time."""
+
+    connect_timeout: float = _CONNECT_TIMEOUT
+    patience: float | None = None  # seconds until a query without an answer ends the connection
+
+    def hurried(self) -> Self:
+        """From now on for short questions: an answer may take as long as connecting may."""
+        self.patience = self.connect_timeout or None
+        return self
+
+    @contextmanager
+    def unhurried(self) -> Iterator[Self]:
+        """For one that may take long, whatever the others may."""
+        before, self.patience = self.patience, None
+        try:
+            yield self
+        finally:
+            self.patience = before
+
+    def wait(self, gen: PQGen[RV], interval: float = _LOOK, timeout: float | None = None) -> RV:
+        given = () if timeout is None else (timeout,)
+        if self.patience is None:
+            return super().wait(gen, interval, *given)
+        try:
+            return super().wait(_within(gen, self.patience), interval, *given)
+        except NoAnswer:
+            self.close()  # what it would still say belongs to nobody
+            raise
+
+
+class NoAnswer(psycopg.OperationalError):
+    """The server, or the network before it, kept silent."""
+
+
+def _within(gen: PQGen[RV], seconds: float) -> PQGen[RV]:
+    deadline = time.monotonic() + seconds
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > deadline:
+                raise NoAnswer(f"the server gave no answer within {seconds:g} s")
+            wanted = gen.send(ready)
+    except StopIteration as done:
+        result: RV = done.value
+        return result
+
 
 _SESSION = {
     "DateStyle": "ISO",
@@ -66,8 +121,10 @@ def _connect(dsn: str, settings: dict[str, str], **parameters: str) -> Connectio
     options = [str(given.get("options") or "")]
     options += [f"-c {name}={value}" for name, value in {**_SESSION, **settings}.items()]
     merged: dict[str, Any] = {
-        "connect_timeout": 10,
+        "connect_timeout": _CONNECT_TIMEOUT,
         "application_name": "penstock",
+        "tcp_user_timeout": 60_000,  # milliseconds
+        "keepalives": 1,
         "keepalives_idle": 30,
         "keepalives_interval": 10,
         "keepalives_count": 3,
@@ -77,7 +134,9 @@ def _connect(dsn: str, settings: dict[str, str], **parameters: str) -> Connectio
         "options": " ".join(options).strip(),
     }
     try:
-        return psycopg.connect(make_conninfo("", **merged), autocommit=True)
+        connection = Connection.connect(make_conninfo("", **merged), autocommit=True)
+        connection.connect_timeout = float(merged["connect_timeout"])
+        return connection
     except psycopg.Error as error:
         failure = translate(error)
     raise failure  # outside of the handler: psycopg's error holds the password, and would come along as its context

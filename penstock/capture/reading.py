@@ -36,6 +36,7 @@ _ASK_EVERY = 0.01  # seconds between questions how far the server has read
 _PULL_FROM = 32 << 20  # bytes of WAL behind which it is worth pulling
 _READ_AGAIN = 10_000  # rows of an open transaction that may be thrown away for a change of the reader
 _LOOK_EVERY = 64 << 20  # bytes streamed between looks at how far the server is ahead
+_SILENCE, _LONGEST_SILENCE = 60.0, 3600.0  # seconds
 _ADVANCE_EVERY = 10.0  # seconds: moving a slot that is not being streamed means reading the log once more
 
 
@@ -73,6 +74,7 @@ class Reading:
         self._streaming_past: Lsn | None = None  # the commit behind which one follows that is too long to pull
         self._streamed = 0  # bytes since the last look at how far the server is ahead
         self._advanced_at = time.monotonic()
+        self._silence = _SILENCE
 
     @property
     def active(self) -> bool:
@@ -133,8 +135,10 @@ class Reading:
             failure = taken.decoded.failure
             if failure is not None and failure.transient:
                 raise failure  # a look at the catalog failed: it comes again with the next connection
-            if self.target is not None and taken.decoded.steps:
-                self.target.moved()
+            if taken.decoded.steps:
+                self._silence = _SILENCE
+                if self.target is not None:
+                    self.target.moved()
             self._streamed += chunk.used
         if self._feed.finished or self._has_fallen_behind():
             self._change()
@@ -228,7 +232,10 @@ class Reading:
             flushed=self._movable(),
             heartbeat=config.heartbeat_interval,
             tell_every=config.slot_advance_interval,
+            silence=self._silence,
         )
+        # A server may be busy for longer with a transaction that gives nothing: cut off, it would begin it again.
+        self._silence = min(2 * self._silence, _LONGEST_SILENCE)
         self._feed = Feed(self._stream, config.slot_name)
         self._streamed = 0
         status = read_slot(self._asking(), config.slot_name)
@@ -260,8 +267,8 @@ class Reading:
         status = read_slot(self._asking(), self._config.slot_name)
         if status is None or status.active or (status.confirmed_lsn or self.acknowledged) >= self.acknowledged:
             return
-        with translated():
-            self._asking().execute(
+        with translated(), self._asking().unhurried() as connection:
+            connection.execute(
                 "SELECT pg_replication_slot_advance(%s, %s)", [self._config.slot_name, str(self.acknowledged)]
             )
 

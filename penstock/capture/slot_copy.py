@@ -75,7 +75,7 @@ class SlotCopy:
         self._copy: BulkReader | None = None
         self._headed = False
         self.busy = False
-        self._connection = connect(dsn, work_mem=_ROOM)
+        self._connection = connect(dsn, work_mem=_ROOM).hurried()
         self.socket = self._connection.pgconn.socket
         self._slot = slot
         self._name = f"{slot[:48]}_{secrets.token_hex(4)}"

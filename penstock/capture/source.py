@@ -135,6 +135,7 @@ class PostgresSource:
                 self._attached = attach_restored(
                     self._connection, self._config, self._restored, self._expected, self._storages
                 )
+            self._connection.hurried()
             self._vitals = Vitals(self._config, self._attached.tables)
             self._spill = Spill(self._spill_folder())
             self._reading = self._new_reading(self._spill)
@@ -445,7 +446,7 @@ class PostgresSource:
                 back = self._away.try_again(self._reattaching(), timeout)
                 if back is None:
                     return False
-                self._connection = back.connection
+                self._connection = back.connection.hurried()
                 self._attached = replace(self._opened(), identity=back.identity)
                 self._vitals.returned()
                 self._vitals.look(back.connection)

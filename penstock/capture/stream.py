@@ -2,11 +2,13 @@
 
 `acknowledge` tells the server what is durable here. Between that, a sign of life goes out every heartbeat, and always
 with the last acknowledged position, so that a busy caller is not mistaken for a dead one. A caller that has not looked
-for five minutes is: then the server's own time-out ends the connection.
+for five minutes is: then the server's own time-out ends the connection. A server that is silent for long is asked for a
+word, and is taken for lost if it gives none for as long again.
 """
 
 from __future__ import annotations
 
+import select
 import threading
 import time
 from contextlib import suppress
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 from psycopg.errors import error_from_result
+from psycopg.generators import execute
 from psycopg.pq import ConnStatus, ExecStatus
 
 from penstock.capture.bulk import Buffer, BulkReader, Chunk
@@ -67,14 +70,17 @@ class WalStream:
         flushed: Lsn,
         heartbeat: float,
         tell_every: float,
+        silence: float,
     ) -> None:
         self._lock = threading.Lock()
         self._flushed = flushed
         self._told_at = self._asked_at = 0.0
         self._every = min(heartbeat, tell_every)
-        self.looked_at = time.monotonic()
+        self._silence = silence
+        self._heard_at = self.looked_at = time.monotonic()
+        self._questioned_at: float | None = None  # since it is silent
         self.statuses = 0
-        self._connection = connect_replication(dsn)
+        self._connection = connect_replication(dsn).hurried()
         try:
             self._start(slot, start, options)
         except BaseException:
@@ -82,6 +88,8 @@ class WalStream:
             raise
         self._reader = BulkReader(self._connection)
         self.socket = self._reader.socket
+        self._bytes = select.poll()
+        self._bytes.register(self.socket, select.POLLIN)
 
     def _start(self, slot: str, start: Lsn, options: PluginOptions) -> None:
         listed = sql.SQL(", ").join(
@@ -91,7 +99,10 @@ class WalStream:
         command = sql.SQL("START_REPLICATION SLOT {} LOGICAL {} ({})").format(
             sql.Identifier(slot), sql.SQL(str(start)), listed
         )
-        result = self._connection.pgconn.exec_(command.as_bytes(self._connection))
+        pgconn = self._connection.pgconn
+        with translated():
+            pgconn.send_query(command.as_bytes(self._connection))
+            result = self._connection.wait(execute(pgconn))[-1]
         if result.status != ExecStatus.COPY_BOTH:
             raise translate(error_from_result(result))
 
@@ -109,11 +120,27 @@ class WalStream:
 
     def fill(self, buffer: Buffer) -> Chunk | None:
         """The messages that are there."""
+        heard = self._bytes.poll(0)  # perhaps a part of a long message
         with self._lock:
             chunk = self._reader.fill(buffer)
             if self._reader.finished:
                 raise self._ended()
-            return chunk
+        if heard or chunk is not None:
+            self._heard_at, self._questioned_at = time.monotonic(), None
+        else:
+            self._bear_silence(time.monotonic())
+        return chunk
+
+    def _bear_silence(self, now: float) -> None:
+        if self._questioned_at is None:
+            if now - self._heard_at > self._silence:
+                self._questioned_at = now
+                self.tell(reply=True)
+        elif now - self._questioned_at > self._silence:
+            raise SourceUnreachable(
+                f"the server has sent nothing for {now - self._heard_at:.0f} s, also when it was asked",
+                hint="Is the network between cut, or the server stopped? The call may be repeated.",
+            )
 
     def tick(self) -> None:
         """A sign of life if one is due."""
