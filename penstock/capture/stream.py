@@ -1,13 +1,15 @@
 """The replication connection: a WAL sender that streams the slot's changes.
 
-`acknowledge` tells the server what is durable here. Between that, a sign of life goes out every heartbeat, and always
-with the last acknowledged position, so that a busy caller is not mistaken for a dead one. A caller that has not looked
-for five minutes is: then the server's own time-out ends the connection. A server that is silent for long is asked for a
-word, and is taken for lost if it gives none for as long again.
+`acknowledge` tells the server what is durable here. Between that, a sign of life goes out every heartbeat, more often
+where the server is less patient, and whenever it asks for one, and always with the last acknowledged position, so that
+a busy caller is not mistaken for a dead one. A caller that has not looked for five minutes is: then the server's own
+time-out ends the connection. A server that is silent for long is asked for a word, and is taken for lost if it gives
+none for as long again.
 """
 
 from __future__ import annotations
 
+import math
 import select
 import threading
 import time
@@ -21,12 +23,13 @@ from psycopg.generators import execute
 from psycopg.pq import ConnStatus, ExecStatus
 
 from penstock.capture.bulk import Buffer, BulkReader, Chunk
-from penstock.capture.connection import connect_replication, translate, translated
+from penstock.capture.connection import Connection, connect_replication, translate, translated
 from penstock.capture.messages import standby_status
 from penstock.errors import SourceError, SourceUnreachable
 from penstock.lsn import Lsn
 
 _ABANDONED = 300.0
+_KEEPALIVE = 18  # bytes
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ class WalStream:
         self.statuses = 0
         self._connection = connect_replication(dsn).hurried()
         try:
+            self._every = min(self._every, _tolerated(self._connection) / 3)
             self._start(slot, start, options)
         except BaseException:
             self._connection.close()
@@ -129,7 +133,12 @@ class WalStream:
             self._heard_at, self._questioned_at = time.monotonic(), None
         else:
             self._bear_silence(time.monotonic())
+        if chunk is not None and _asks_for_reply(chunk) and self._is_looked_after():
+            self.tell()
         return chunk
+
+    def _is_looked_after(self) -> bool:
+        return time.monotonic() - self.looked_at < _ABANDONED
 
     def _bear_silence(self, now: float) -> None:
         if self._questioned_at is None:
@@ -144,8 +153,7 @@ class WalStream:
 
     def tick(self) -> None:
         """A sign of life if one is due."""
-        now = time.monotonic()
-        if now - self._told_at >= self._every and now - self.looked_at < _ABANDONED:
+        if time.monotonic() - self._told_at >= self._every and self._is_looked_after():
             self.tell()
 
     def acknowledge(self, lsn: Lsn) -> None:
@@ -191,6 +199,20 @@ class WalStream:
         return SourceUnreachable(
             "the server ended the replication stream", hint="It is shutting down; open the source again later."
         )
+
+
+def _tolerated(connection: Connection) -> float:
+    """For how many seconds the server bears a reader that says nothing."""
+    with translated():
+        row = connection.execute("SELECT setting::int8 FROM pg_settings WHERE name = 'wal_sender_timeout'").fetchone()
+    return row[0] / 1000 if row is not None and row[0] else math.inf
+
+
+def _asks_for_reply(chunk: Chunk) -> bool:
+    """Whether it ends with a keepalive that wants an answer: kind, position, time, whether it does."""
+    ends = chunk.ends[: chunk.messages]
+    start, end = int(ends[-2]) if len(ends) > 1 else chunk.start, int(ends[-1])
+    return end - start == _KEEPALIVE and chunk.data[start] == ord("k") and bool(chunk.data[end - 1])
 
 
 def _quoted(name: str) -> str:

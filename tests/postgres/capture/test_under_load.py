@@ -13,7 +13,6 @@ import pytest
 
 from penstock import capture
 from penstock.capture import PostgresSource, SourceConfig
-from penstock.errors import SourceUnreachable
 
 SETUP = """
 CREATE TABLE accounts (id int PRIMARY KEY, balance int8 NOT NULL, note text);
@@ -144,13 +143,13 @@ def test_every_transaction_is_whole_at_every_cut(db, source_db, make_source):
 
 
 @pytest.mark.since(12, "wal_sender_timeout of one connection")
-@pytest.mark.parametrize(("heartbeat", "survives"), [(0.2, True), (60, False)])
-def test_a_busy_caller_keeps_its_connection(db, source_db, drain, heartbeat, survives):
+@pytest.mark.parametrize("heartbeat", [0.2, 60])
+def test_a_busy_caller_keeps_its_connection(db, source_db, drain, heartbeat):
     db.execute("CREATE TABLE t (id int PRIMARY KEY)")
     config = SourceConfig.from_dsn(
         f"{source_db} options='-c wal_sender_timeout=800ms'",
         ["t"],
-        slot_name=f"busy_{survives}".lower(),
+        slot_name=f"busy_{int(heartbeat)}",
         snapshot_mode="never",
         heartbeat_interval=heartbeat,
         reconnect=False,
@@ -159,8 +158,4 @@ def test_a_busy_caller_keeps_its_connection(db, source_db, drain, heartbeat, sur
         source.open()
         time.sleep(1.7)
         db.execute("INSERT INTO t VALUES (1)")
-        if survives:
-            assert len(drain(source).rows("public.t")) == 1
-        else:
-            with pytest.raises(SourceUnreachable):
-                drain(source)
+        assert len(drain(source).rows("public.t")) == 1
