@@ -60,11 +60,6 @@ class WalDecoder:
         """Every commit up to here has been read, and could be used."""
         return Lsn(self._state[frames.KEEPALIVE_END])
 
-    @property
-    def server_time(self) -> int:
-        """The server's clock at its last keepalive, in microseconds since 2000."""
-        return int(self._state[frames.KEEPALIVE_TS])
-
     def reply_asked(self) -> bool:
         """Whether the server asked for a status since the last call."""
         asked = bool(self._state[frames.REPLY_ASKED])

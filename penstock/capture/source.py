@@ -389,7 +389,7 @@ class PostgresSource:
             return None
         self._raise_failure()
         self._position = Lsn(max(self._position, self._reader.decoder.keepalive))
-        self._vitals.caught_up(self._reader.decoder.server_time)
+        self._vitals.reached(self._position)
         return None
 
     def _next_batch(self, limit: int) -> Batch | None:

@@ -11,17 +11,19 @@ from dataclasses import replace
 
 from penstock.capture.batch import Batch
 from penstock.capture.config import SourceConfig
-from penstock.capture.connection import Connection
+from penstock.capture.connection import Connection, translated
 from penstock.capture.discover import SourceTable
 from penstock.capture.health import Metrics, batch_times
 from penstock.capture.heartbeat import ServerHeartbeat
 from penstock.capture.publication import Membership, check_membership, read_membership
-from penstock.capture.watermarks import Watermarks
+from penstock.capture.watermarks import Micros, Watermarks
 from penstock.errors import DecodeError, PenstockError, SchemaChanged
 from penstock.lsn import Lsn
 
 _LOOK_EVERY = 5.0  # seconds
-_EPOCH = 946_684_800_000_000  # 2000-01-01, from which PostgreSQL counts, in microseconds since 1970
+# The time first: what is committed by then is before the position. A keepalive's time would not do: a server that is
+# still decoding says that of now, beside a position of long ago.
+_HERE = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8, pg_current_wal_flush_lsn()::text"
 
 
 class Vitals:
@@ -35,7 +37,8 @@ class Vitals:
         self._look_at = 0.0
         self._marks = Watermarks.of(tables, config.idle_timeout, time.monotonic())
         self._changes: dict[str, tuple[int, float]] = {}
-        self._server_time = 0
+        self._awaited: tuple[Micros, Lsn] | None = None  # a time of the server, and where its log ended then
+        self._passed: Micros = 0  # everything that it had committed by then was delivered
 
     def polled(self) -> None:
         self.metrics = replace(self.metrics, last_poll_time=time.time_ns() // 1000)
@@ -43,14 +46,19 @@ class Vitals:
     def delivered(self, batch: Batch) -> None:
         self.metrics = self.metrics.with_delivered(batch)
         now = time.monotonic()
-        self._changes.update({name: (at, now) for name, at in batch_times(batch).items()})
+        times = batch_times(batch)
+        self._changes.update({name: (at, now) for name, at in times.items()})
+        if batch.complete and not batch.snapshot:
+            self._passed = max([self._passed, *times.values()])
 
     def read(self, size: int, transactions: int) -> None:
         self.metrics = self.metrics.with_chunk(size, transactions)
 
-    def caught_up(self, server_time: int) -> None:
-        """Everything the server had at its `server_time`, in microseconds since 2000, was delivered."""
-        self._server_time = server_time
+    def reached(self, position: Lsn) -> None:
+        """Everything up to it was delivered."""
+        if self._awaited is not None and position >= self._awaited[1]:
+            self._passed = max(self._passed, self._awaited[0])
+            self._awaited = None
 
     def failed(self, error: PenstockError) -> None:
         self.metrics = replace(
@@ -74,15 +82,21 @@ class Vitals:
         return self.heartbeat.is_due() and self.heartbeat.beat(connection, position)
 
     def look(self, connection: Connection) -> None:
-        """The server passes over changes that the publication does not give any more, and does not say so."""
+        """The server passes over changes that the publication does not give any more, and does not say so. How far it
+        is now is noted with its time: once that is reached, everything up to that time was delivered."""
         self._look_at = time.monotonic() + _LOOK_EVERY
         now = read_membership(connection, self._publication, [table.oid for table in self._tables.values()])
         found = check_membership(self._publication, self.membership or Membership(), now, self._tables)
         self.membership = self.membership or found
+        if self._awaited is None:
+            with translated():
+                row = connection.execute(_HERE).fetchone()
+            assert row is not None
+            self._awaited = row[0], Lsn.parse(row[1])
 
     def watermarks(self) -> Watermarks:
         self._marks = self._marks.delivered(self._changes)
         self._changes = {}
-        if self._server_time:
-            self._marks = self._marks.caught_up(self._server_time + _EPOCH, time.monotonic())
+        if self._passed:
+            self._marks = self._marks.caught_up(self._passed, time.monotonic())
         return self._marks

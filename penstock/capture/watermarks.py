@@ -1,8 +1,9 @@
 """How far each table's time has come: every change of it committed before its watermark was delivered.
 
 A table's watermark is the commit time of its last delivered change. A table without a change for `idle_timeout` is
-idle: it follows the time of the server at which everything was read, so that it holds back nobody who joins it with
-busy tables. The watermark of the source is the least of its tables'. None ever goes back, whatever the clocks do.
+idle: it follows the last commit of any table, and the server's clock once everything up to that moment was read, so
+that it holds back nobody who joins it with busy tables. The watermark of the source is the least of its tables'. None
+ever goes back, whatever the clocks do.
 """
 
 from __future__ import annotations

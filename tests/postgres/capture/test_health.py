@@ -94,6 +94,41 @@ def test_watermarks_are_commit_times_and_idle_tables_follow_the_server(db, make_
     assert abs(marks.tables["public.b"].time / 1e6 - time.time()) < 10
 
 
+@pytest.mark.parametrize("reader", ["stream", pytest.param("pull", marks=pytest.mark.since(14, "the pull reader"))])
+def test_the_watermark_of_an_idle_table_does_not_pass_rows_that_are_still_to_come(
+    db, make_source, drain, monkeypatch, reader
+):
+    """A server that is behind tells the time of now beside the position that it has come to."""
+    monkeypatch.setattr("penstock.capture.vitals._LOOK_EVERY", 0.01)
+    db.execute("CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int PRIMARY KEY)")
+    db.execute("CREATE TABLE other (id int, v text)")
+    source = make_source("a", "b", idle_timeout=0.01, snapshot_mode="never", reader=reader)
+    source.open()
+    db.execute("INSERT INTO b VALUES (0)")
+    drain(source)
+    state = source.checkpoint()
+    source.acknowledge(state)
+    source.close()
+    db.execute("INSERT INTO other SELECT g, repeat('x', 200) FROM generate_series(1, 400000) g")
+    db.execute("INSERT INTO b VALUES (1)")
+    time.sleep(1)
+    source.restore(state)
+    source.open()
+    source.current_lsn()  # so that the server is asked how far it is
+    told, deadline = [], time.monotonic() + 60
+    while (batch := source.poll(timeout=0.02)) is None or "public.b" not in batch.tables:
+        told.append(source.watermarks().tables["public.b"].time)
+        assert time.monotonic() < deadline
+    committed = batch.to_arrow()["public.b"]["_ts"][0].value
+    assert [time for time in told if time is not None and time > committed] == []
+    later = time.time() * 1e6
+    while (
+        source.watermarks().tables["public.b"].time or 0
+    ) < later - 1e6:  # once it is caught up, it goes on by itself
+        source.poll(timeout=0.02)
+        assert time.monotonic() < deadline
+
+
 def test_a_slot_that_falls_behind_is_warned_of(db, make_source, drain):
     db.execute("CREATE TABLE t (id int PRIMARY KEY, x text)")
     source = make_source("t", max_wal_lag_bytes=100_000)
