@@ -20,6 +20,7 @@
     │   │   ├── FormChanged    a value came that only the text form of its column can hold
     │   │   └── BecameNullable a NULL came where none was allowed
     │   ├── DecodeError        a value that cannot be held without loss
+    │   ├── NotStreamed        a transaction that the server cannot decode, or not before it is complete
     │   └── SlotLost           the slot is gone, or ahead of what is durable here
     ├── CatalogError           the catalog cannot be reached or used
     │   ├── Busy               another live process holds the lease
@@ -148,6 +149,10 @@ class BecameNullable(SchemaChanged):
 
 class DecodeError(SourceError):
     """A value that cannot be held without loss."""
+
+
+class NotStreamed(SourceError):
+    """The server cannot decode a transaction, or not before it is complete: open ones are then not asked for."""
 
 
 class SlotLost(SourceError):

@@ -25,6 +25,7 @@ from penstock.errors import (
     DecodeError,
     MissingPrivilege,
     NoSlotLeft,
+    NotStreamed,
     SlotInUse,
     SlotLost,
     SourceError,
@@ -165,10 +166,11 @@ def translate(error: psycopg.Error) -> SourceError:
         case psycopg.Error() if re.search(_NO_SLOT, text):
             return SlotLost(text, hint="Run `penstock slots recover` for its source; the tables are copied again.")
         case psycopg.Error() if re.search(_NOT_STREAMED, text):
-            return SourceError(
+            return NotStreamed(
                 text,
-                hint="The server cannot stream this transaction while it runs (a rolled-back ALTER before a TRUNCATE). "
-                'Open the source with streaming="off" from its checkpoint, until it is past; nothing was lost.',
+                hint="The server cannot decode this transaction (a TRUNCATE or ALTER was rolled back before a "
+                "TRUNCATE), also now that it is complete. Nothing before it is missing; to go on behind it, the tables "
+                "must be copied again: run `penstock slots recreate`.",
             )
         case pg.CharacterNotInRepertoire() | pg.UntranslatableCharacter():  # in a SQL_ASCII database
             return DecodeError(text, hint="Correct the text in the source, or hold it as bytea; we read UTF-8.")

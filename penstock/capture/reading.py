@@ -1,6 +1,7 @@
 """Who reads the slot: a stream when live, a pull when behind, into one decoder and one backlog.
 
-The reader may change at any moment. What is not whole yet is read again, and what is known is skipped by the position
+A server that cannot send an open transaction is asked for whole ones, until it is past what it has by then. The reader
+may change at any moment. What is not whole yet is read again, and what is known is skipped by the position
 of its commit, so nothing is missing and nothing comes twice. The slot moves only up to what was acknowledged, and never
 past a PREPARE that is neither committed nor rolled back.
 """
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from penstock.capture import column_memory
 from penstock.capture.backlog import Backlog
 from penstock.capture.binary_columns import is_binary
+from penstock.capture.bulk import Chunk
 from penstock.capture.config import SourceConfig
 from penstock.capture.connection import Connection, translated
 from penstock.capture.continuity import check_unmoved
@@ -28,7 +30,7 @@ from penstock.capture.slot_copy import OLDEST as PULL_OLDEST
 from penstock.capture.spill import Spill
 from penstock.capture.stream import PluginOptions, WalStream
 from penstock.capture.target import Target
-from penstock.errors import NoSlotLeft
+from penstock.errors import NoSlotLeft, NotStreamed
 from penstock.lsn import Lsn
 
 _EMIT = "SELECT pg_logical_emit_message(true, 'penstock', '')"
@@ -37,6 +39,7 @@ _PULL_FROM = 32 << 20  # bytes of WAL behind which it is worth pulling
 _READ_AGAIN = 10_000  # rows of an open transaction that may be thrown away for a change of the reader
 _LOOK_EVERY = 64 << 20  # bytes streamed between looks at how far the server is ahead
 _SILENCE, _LONGEST_SILENCE = 60.0, 3600.0  # seconds
+_WHOLE_FOR, _LONGEST_WHOLE = 60.0, 3600.0  # seconds, at least: the transaction that made it necessary may still be open
 _ADVANCE_EVERY = 10.0  # seconds: moving a slot that is not being streamed means reading the log once more
 
 
@@ -75,6 +78,8 @@ class Reading:
         self._streamed = 0  # bytes since the last look at how far the server is ahead
         self._advanced_at = time.monotonic()
         self._silence = _SILENCE
+        self._whole_until: Lsn | None = None  # no transaction that is still open is asked for before that
+        self._whole_pause, self._open_again_at = _WHOLE_FOR, 0.0
 
     @property
     def active(self) -> bool:
@@ -126,7 +131,7 @@ class Reading:
         """Take in the next chunk that comes within `timeout` seconds."""
         assert self._feed is not None
         self._ask_for_target()
-        taken, chunk = None, self._feed.take(timeout)
+        taken, chunk = None, self._next(timeout)
         if chunk is not None:
             taken = Taken(self.decoder.decode(chunk), chunk.used)
             self._feed.give_back(chunk)
@@ -142,6 +147,9 @@ class Reading:
             self._streamed += chunk.used
         if self._feed.finished or self._has_fallen_behind():
             self._change()
+        elif self._may_ask_for_open():
+            self._whole_until = None
+            self._restart_stream()
         if self._stream is not None:
             self._stream.looked_at = time.monotonic()
             if self.decoder.reply_asked():
@@ -210,6 +218,34 @@ class Reading:
             self._streaming_past = self.backlog.passed
         self._start_stream()
 
+    def _next(self, timeout: float) -> Chunk | None:
+        assert self._feed is not None
+        try:
+            return self._feed.take(timeout)
+        except NotStreamed:
+            if not self._asks_for_open or self._stream is None:
+                raise
+        known = self.known
+        self._whole_until = Lsn(known + max(0, server_is_ahead(self._asking(), known)))
+        self._open_again_at = time.monotonic() + self._whole_pause
+        self._whole_pause = min(2 * self._whole_pause, _LONGEST_WHOLE)
+        self._restart_stream()
+        return None
+
+    @property
+    def _asks_for_open(self) -> bool:
+        return self._config.streaming != "off" and self._whole_until is None
+
+    def _may_ask_for_open(self) -> bool:
+        """Again, once what the server could not send is past. If that is still open it fails again, and more rarely."""
+        past = self._whole_until is not None and self.known >= self._whole_until and self._stream is not None
+        return past and time.monotonic() >= self._open_again_at and self.backlog.waiting <= _READ_AGAIN
+
+    def _restart_stream(self) -> None:
+        self.stop()
+        self.read_again()
+        self._start_stream()
+
     def _start_pull(self) -> None:
         """In place of a stream, if there is one."""
         config = self._config
@@ -248,8 +284,7 @@ class Reading:
             for column, send in zip(table.schema.columns, table.sends, strict=True)
         )
         config = self._config
-        streaming = config.streaming != "off"
-        return PluginOptions(config.publication_name, binary, streaming, config.two_phase, config.ddl_trigger)
+        return PluginOptions(config.publication_name, binary, self._asks_for_open, config.two_phase, config.ddl_trigger)
 
     def _movable(self) -> Lsn:
         """How far the slot may move: never past a PREPARE that is neither committed nor rolled back.

@@ -7,6 +7,7 @@
 | wrong password, certificate, database | AccessRefused | stops |
 | slot gone, invalidated, moved by somebody else; other server | SlotLost | stops: only a person may copy anew |
 | publication gone, altered, or no longer complete | PublicationLost | stops |
+| a transaction that cannot be decoded before it is complete | NotStreamed | whole ones are asked for; else stops |
 | shape changed, value that cannot be held | SchemaChanged, DecodeError | stops: nothing is skipped |
 | WAL lag exceeded | none | goes on; health() warns |
 """

@@ -11,9 +11,10 @@ from servers import TEST_SETTINGS, start_server
 
 from penstock import capture
 from penstock.capture import PostgresSource, SourceConfig
+from penstock.capture.connection import translate
 from penstock.capture.slot import read_slot
 from penstock.embedded import EmbeddedPostgres
-from penstock.errors import SourceError
+from penstock.errors import NotStreamed
 
 pytestmark = pytest.mark.since(14, "streamed transactions and pulling")
 
@@ -266,23 +267,67 @@ def test_partly_rolled_back_blocks_stay_in_bounds_at_their_commit(server, db, op
     assert not list(tmp_path.rglob("*.arrow"))
 
 
-def test_what_the_server_cannot_stream_is_read_at_its_commit(server, db, opened, drain):
-    source = opened("unstreamable", snapshot_mode="never")
-    source.open()
-    state = source.checkpoint()
-    with psycopg.connect(server.dsn) as app:
-        big(app, 1)
-        app.execute("SAVEPOINT s; ALTER TABLE a ADD z int")
-        big(app, 10_000)
-        app.execute("ROLLBACK TO s")
-        big(app, 20_000)
-        app.execute("TRUNCATE a, b")
-        big(app, 1)
-    with pytest.raises(SourceError, match='streaming="off"'):
-        drain(source)
-    source.close()
-    source = opened("unstreamable", streaming="off")
-    source.restore(state)
+def unstreamable(app, first: int, undone: str = "TRUNCATE a") -> None:
+    """The server cannot decode it before its commit."""
+    big(app, first)
+    app.execute("SAVEPOINT s")
+    app.execute(undone)
+    big(app, first + 10_000)
+    app.execute("ROLLBACK TO s")
+    big(app, first + 20_000)
+    app.execute("TRUNCATE a, b")
+    big(app, first)
+
+
+@pytest.mark.parametrize("undone", ["TRUNCATE a", "ALTER TABLE a ADD z int"])
+def test_what_the_server_cannot_stream_is_read_at_its_commit(server, db, opened, drain, undone):
+    source = opened("unstreamable_" + undone.split()[0].lower(), snapshot_mode="never")
     source.open()
     received = drain(source)
+    with psycopg.connect(server.dsn) as app:
+        unstreamable(app, 1, undone)
+        drain(source, received)
+        assert rows(received)["a"] == {}, "nothing of an open transaction is delivered"
+    db.execute("INSERT INTO b VALUES (1, 1.5)")
+    drain(source, received)
     assert rows(received) == table(db)
+    with psycopg.connect(server.dsn) as app:
+        unstreamable(app, 100_000, undone)
+    drain(source, received, limit=1000)
+    assert rows(received) == table(db)
+    seen = [(row["_lsn"], row["_seq"]) for batch in received.batches for t in batch.to_arrow().values()
+            for row in t.to_pylist()]  # fmt: skip
+    assert len(seen) == len(set(seen))
+    assert source.metrics().errors == 0
+
+
+def test_open_transactions_are_sent_again_once_it_is_past(server, db, opened, drain, monkeypatch):
+    monkeypatch.setattr("penstock.capture.reading._WHOLE_FOR", 0.2)
+    source = opened("streamed_again", snapshot_mode="never")
+    source.open()
+    received = drain(source)
+    with psycopg.connect(server.dsn) as app:
+        unstreamable(app, 1)
+    drain(source, received)
+    time.sleep(0.3)
+    drain(source, received)
+    with psycopg.connect(server.dsn) as app:
+        big(app, 50_000)
+        drain(source, received)
+        assert source.metrics().waiting_rows > 0, "the server streams it while it runs"
+    drain(source, received)
+    assert rows(received) == table(db)
+
+
+def test_what_the_server_cannot_decode_at_all_stops_for_a_person(opened, monkeypatch):
+    source = opened("undecodable", streaming="off", snapshot_mode="never")
+    source.open()
+    source.poll(timeout=0.1)
+
+    def refused(timeout):
+        raise translate(psycopg.errors.InternalError_('could not map filenumber "base/5/16384" to relation OID'))
+
+    monkeypatch.setattr(source._reader._feed, "take", refused)
+    with pytest.raises(NotStreamed, match="filenumber") as stopped:
+        source.poll(timeout=0.1)
+    assert "copied again" in stopped.value.hint
