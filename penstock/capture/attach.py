@@ -278,8 +278,11 @@ def check_unchanged(before: Mapping[str, SourceTable], locked: Mapping[str, Sour
     """No DDL may lie between the look at the tables and the lock on them: the snapshot is in between."""
     for name, table in before.items():
         difference = differs(table.schema, narrowed_like(locked[name], table).schema)
-        if difference is None and (table.oid, table.filenode) != (locked[name].oid, locked[name].filenode):
+        there = locked[name]
+        if difference is None and (table.oid, table.filenode) != (there.oid, there.filenode):
             difference = "it was rewritten, truncated or made again"
+        if difference is None and set(table.leaves) != set(there.leaves):
+            difference = "a partition came, went, or was rewritten or truncated"
         if difference:
             raise SchemaChanged(
                 f"{name} changed while its copy was prepared: {difference}", hint="Open the source again."

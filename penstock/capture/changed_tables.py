@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 
 from penstock.capture import membership
 from penstock.capture.home_options import SchemaPolicy, schema_policy
+from penstock.capture.leaves import rows_moved
 from penstock.capture.recovery import check_server
 from penstock.catalog import copies, source_events, sources
 from penstock.catalog.lease import Lease
@@ -63,15 +64,18 @@ class ChangedTables:
         if source.checkpoint is None:
             return {}
         found = membership.look_around(self._catalog, source)
-        if found.gone or found.made_again or found.new:
+        if found.gone or found.made_again or found.new or found.moved:
             check_server(source)  # one that was put back, or promoted without them, lacks tables for another reason
         for table in found.gone:
             self._end(source, table, f"{table} does not exist any more")
         for table in found.made_again:
             self.copy_instead(name, SchemaChanged(f"{table} was made again", table=table))
+        for table, what in found.moved.items():
+            self.copy_instead(name, rows_moved(table, what))
         for table in found.new:
             self._take_in(source, table)
-        return found.changed if self.policy(source) == "follow" else {}
+        changed = {table: columns for table, columns in found.changed.items() if table not in found.moved}
+        return changed if self.policy(source) == "follow" else {}
 
     def let_go(self, source: Source) -> None:
         """End what is not on the server, which is another one now: the rest can be copied from there."""

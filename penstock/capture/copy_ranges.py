@@ -15,6 +15,7 @@ from psycopg import sql
 
 from penstock.capture.connection import Connection, translated
 from penstock.capture.discover import SourceTable
+from penstock.capture.leaves import read_leaves
 
 _TURNS, _LEAST = 4, 4096  # ranges per worker, and blocks of a range, unless a range would be too large
 BLOCKS = "ctid"  # `by` of a range of blocks
@@ -27,8 +28,8 @@ FROM pg_class c WHERE c.oid = ANY(%s)
 """
 _LEAVES = """
 SELECT c.oid::int8, greatest(c.reltuples, 0)::int8, pg_relation_size(c.oid),
-       current_setting('block_size')::int, pg_relation_filenode(c.oid)::text
-FROM pg_partition_tree(%s::oid::regclass) p JOIN pg_class c ON c.oid = p.relid WHERE p.isleaf ORDER BY c.oid
+       current_setting('block_size')::int
+FROM pg_partition_tree(%s::oid::regclass) p JOIN pg_class c ON c.oid = p.relid WHERE p.isleaf
 """
 
 
@@ -74,6 +75,7 @@ def table_sizes(connection: Connection, tables: Mapping[str, SourceTable]) -> di
             plain[oid]: TableSize(rows, size, -(-size // block), f"{oid}:{node}")
             for oid, rows, size, block, node in connection.execute(_SIZES, [list(plain)])
         }
+        leaves_of = read_leaves(connection, [table.oid for table in tables.values() if table.partitioned])
         for name, table in tables.items():
             if table.partitioned:
                 leaves = connection.execute(_LEAVES, [table.oid]).fetchall()
@@ -81,7 +83,7 @@ def table_sizes(connection: Connection, tables: Mapping[str, SourceTable]) -> di
                     sum(leaf[1] for leaf in leaves),
                     sum(leaf[2] for leaf in leaves),
                     max((-(-leaf[2] // leaf[3]) for leaf in leaves), default=0),
-                    ",".join([str(table.oid), *(f"{leaf[0]}:{leaf[4]}" for leaf in leaves)]),
+                    ",".join([str(table.oid), *sorted(leaves_of[table.oid])]),
                 )
     return found
 

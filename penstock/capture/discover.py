@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,7 @@ from penstock.capture.evolution import SchemaChange
 from penstock.capture.foreign_keys import foreign_keys
 from penstock.capture.generated_columns import check_left_out, sent, stored
 from penstock.capture.layout import Layout
+from penstock.capture.leaves import Leaves, read_leaves
 from penstock.capture.partitions import VIA_ROOT, check_roots, leaves_of, of_schema
 from penstock.capture.server_types import ServerTypes
 from penstock.errors import ConfigError, NotFound, NotYet, PenstockError, SourceError, UnsafeTable
@@ -90,6 +91,7 @@ class SourceTable:
     changes: tuple[SchemaChange, ...] = ()  # what became of the version before
     listed: bool = False  # its publication names columns, and `schema` has only those
     collated: frozenset[int] = frozenset()  # columns (attnum) whose collation has equal texts of other bytes
+    leaves: Leaves = field(default_factory=dict)  # where the rows of a partitioned table are
 
     @property
     def name(self) -> str:
@@ -165,6 +167,7 @@ def discover(connection: Connection, names: Sequence[str], partitions: Partition
         keys = _by_table(connection, _KEYS, oids)
         types = ServerTypes(connection, {row[1] for rows in columns.values() for row in rows})
         parents = foreign_keys(connection, {entry.oid: name for name, entry in chosen.items()})
+        leaves = read_leaves(connection, [entry.oid for entry in chosen.values() if entry.kind == "p"])
     tables: dict[str, SourceTable] = {}
     refused: list[PenstockError] = []
     for name, entry in sorted(chosen.items()):
@@ -195,6 +198,7 @@ def discover(connection: Connection, names: Sequence[str], partitions: Partition
             attributes=entry.attributes,
             filenode=_storage(entries, entry),
             partitioned=entry.kind == "p",
+            leaves=leaves.get(entry.oid, {}),
         )
     if refused:
         raise _together(refused)

@@ -427,7 +427,8 @@ def add_relation(commit: Commit, source: Source, name: str, table: SourceTable, 
         source_id=source.id,
         position=position,
     )
-    relations.remember_storage(commit, identifier, Storage(table.filenode, table.attributes, table.oid))
+    leaves = frozenset(table.leaves) if table.partitioned else None
+    relations.remember_storage(commit, identifier, Storage(table.filenode, table.attributes, table.oid, leaves))
     return identifier
 
 

@@ -250,8 +250,8 @@ class Ingest:
         postgres.open()
         for relation in captured:
             table = postgres.shapes[relation.table]
-            now = Storage(table.filenode, table.attributes, table.oid)
-            if now != storages.get(relation.id):
+            now, before = Storage(table.filenode, table.attributes, table.oid), storages.get(relation.id)
+            if before is None or now != replace(before, leaves=None):  # what is known of leaves is left as it is
                 relations.remember_storage(self._catalog, relation.id, now)
         return postgres
 

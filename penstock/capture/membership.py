@@ -7,9 +7,9 @@ publication is extended before it (a published table that nobody asked for is pa
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.capture.attach import publish
 from penstock.capture.checkpoint import Checkpoint
@@ -20,6 +20,7 @@ from penstock.capture.discover import Patterns, SourceTable, discover, spell
 from penstock.capture.forms import looked_at
 from penstock.capture.home_copy import add_relation, check_can_join
 from penstock.capture.home_options import check_sync_modes, reader_options, schema_policy
+from penstock.capture.leaves import Moved, moved, read_leaves
 from penstock.capture.partitions import VIA_ROOT
 from penstock.capture.publication import read_publication, shrink_publication
 from penstock.capture.selection import Selection, for_tables, select
@@ -157,7 +158,28 @@ def look_around(catalog: Catalog, source: Source) -> Surroundings:
     with connect(source.dsn) as connection:
         seen = look(connection, schemas_of(known, config.tables))
         as_root = config.partitions == "root" and connection.info.server_version >= VIA_ROOT
-    return compare_tables(seen, known, pending, Patterns(config.tables), as_root=as_root)
+        found = compare_tables(seen, known, pending, Patterns(config.tables), as_root=as_root)
+        standing = {name: one.oid for name, one in seen.items() if one.kind == "p" and name not in found.made_again}
+        roots = {one.id: standing[one.table] for one in captured if one.table in standing}
+        compared = _compare_leaves(catalog, connection, roots, storages)
+    return replace(found, moved={one.table: compared[one.id] for one in captured if one.id in compared})
+
+
+def _compare_leaves(
+    catalog: Catalog, connection: Connection, roots: Mapping[int, int], storages: Mapping[int, relations.Storage]
+) -> dict[int, str]:
+    """By relation, what became of its leaves if rows moved with them; what is known of the others is written down."""
+    found = {}
+    leaves = read_leaves(connection, set(roots.values()))
+    for relation, oid in roots.items():
+        storage = storages.get(relation, relations.Storage())
+        now = leaves[oid]
+        compared = Moved(frozenset(now)) if storage.leaves is None else moved(connection, storage.leaves, now)
+        if compared.what is not None:
+            found[relation] = compared.what
+        elif compared.known != storage.leaves:
+            relations.remember_storage(catalog, relation, replace(storage, leaves=compared.known))
+    return found
 
 
 def take_in(home: Home, catalog: Catalog, lease: Lease, source: Source, name: str) -> None:

@@ -48,12 +48,16 @@ class Captured:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Tables by what became of them: `gone`, `made_again`, `changed` their columns, or `new` and asked for."""
+    """Tables by what became of them: `gone`, `made_again`, `changed` their columns, or `new` and asked for.
+
+    `moved` are roots with rows that came or went with partitions, and how.
+    """
 
     gone: tuple[str, ...] = ()
     made_again: tuple[str, ...] = ()
     changed: Mapping[str, str] = field(default_factory=dict)  # with the digest of their columns now
     new: tuple[str, ...] = ()
+    moved: Mapping[str, str] = field(default_factory=dict)
 
 
 def look(connection: Connection, schemas: Collection[str]) -> dict[str, Seen]:

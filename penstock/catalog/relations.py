@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from psycopg.rows import DictRow
 
@@ -145,22 +145,35 @@ def at(catalog: Catalog, relation: Relation, position: int) -> Relation:
 
 @dataclass(frozen=True)
 class Storage:
-    """What the source's catalog said of a table while it had its newest shape here; 0 if it was not asked then."""
+    """What the source's catalog said of a table while it had its newest shape here; 0 if it was not asked then.
+
+    `leaves` are the marks of those of a partitioned table, as they were when it was copied or last looked at; None if
+    that was never.
+    """
 
     filenode: int = 0
     attributes: int = 0
     oid: int = 0
+    leaves: frozenset[str] | None = None
 
 
 def storages(catalog: Catalog, source_id: int) -> dict[int, Storage]:
     """By relation."""
     rows = catalog.all("SELECT id, storage FROM relations WHERE source_id = %s AND storage IS NOT NULL", source_id)
-    return {row["id"]: Storage(**row["storage"]) for row in rows}
+    return {row["id"]: _storage(row["storage"]) for row in rows}
+
+
+def _storage(stored: dict[str, Any]) -> Storage:
+    leaves = stored.get("leaves")
+    return Storage(**{**stored, "leaves": None if leaves is None else frozenset(leaves)})
 
 
 def remember_storage(where: Commit | Catalog, relation_id: int, storage: Storage) -> None:
+    """Of the table itself; what is known of its leaves stays, unless `storage` has others."""
+    known = {**asdict(storage), "leaves": None if storage.leaves is None else sorted(storage.leaves)}
     where.connection.execute(
-        "UPDATE relations SET storage = %s WHERE id = %s", (json.dumps(asdict(storage)), relation_id)
+        "UPDATE relations SET storage = COALESCE(storage, '{}') || jsonb_strip_nulls(%s) WHERE id = %s",
+        (json.dumps(known), relation_id),
     )
 
 
