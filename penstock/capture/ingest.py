@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.capture import column_memory
+from penstock.capture import column_memory, membership
 from penstock.capture.attach import remove
 from penstock.capture.batch import Batch
 from penstock.capture.change_files import ChangeFiles
@@ -130,6 +130,7 @@ class Ingest:
                 remove(self.source.dsn, self.source.slot, self.source.publication)  # of a start that was interrupted
                 self._copies.begin(self._config(self.source.tables))
             else:
+                membership.check_pending(self._catalog, self.lease, self.source)
                 self._copies.resume(self._config(self.source.tables))
             self._postgres = self._open()
         except BaseException:
@@ -232,6 +233,12 @@ class Ingest:
         captured = [one for one in relations.of_source(self._catalog, self.source.name) if one.ended is None]
         copied = self._copies.streamed()
         known = {relation.table: relation.schema for relation in captured} | copied
+        if not known and self._copies.join_at is None:
+            raise SchemaChanged(
+                f"source {self.source.name!r} has no table left that can be captured",
+                hint="`penstock source events` tells what became of them. Add others, or remove the source: its slot "
+                "keeps WAL on the server.",
+            )
         if not known:
             return self._skip_to_join()
         self._shapes = Shapes(captured, copied, ignoring=self._policy == "ignore")

@@ -6,6 +6,7 @@ publication is extended before it (a published table that nobody asked for is pa
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -23,6 +24,7 @@ from penstock.capture.home_options import check_sync_modes, reader_options, sche
 from penstock.capture.leaves import Moved, moved, read_leaves
 from penstock.capture.partitions import VIA_ROOT
 from penstock.capture.publication import read_publication, shrink_publication
+from penstock.capture.recovery import check_server
 from penstock.capture.selection import Selection, for_tables, select
 from penstock.capture.slot import read_slot
 from penstock.capture.surroundings import Captured, Surroundings, compare_tables, digest, look, schemas_of
@@ -32,8 +34,19 @@ from penstock.catalog.relations import Relation
 from penstock.catalog.source_events import SourceEvent
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
-from penstock.errors import ConfigError, NotFound, PublicationLost, SlotLost
+from penstock.errors import (
+    ConfigError,
+    MissingPrivilege,
+    NotFound,
+    NotYet,
+    PublicationLost,
+    SlotLost,
+    UnsafeTable,
+)
 from penstock.relation.home import Home
+
+log = logging.getLogger("penstock.capture")
+_REFUSALS = (UnsafeTable, NotFound, NotYet, MissingPrivilege)  # of a table, not of its source
 
 
 @dataclass(frozen=True)
@@ -195,14 +208,59 @@ def take_in(home: Home, catalog: Catalog, lease: Lease, source: Source, name: st
 
 
 def end(catalog: Catalog, lease: Lease, source: Source, event: SourceEvent) -> None:
-    """A table that cannot be captured any more: it stays readable up to where capture is now."""
+    """A table that cannot be captured any more: it stays readable up to where capture is now.
+
+    One that was to be copied again stays readable up to where it was taken out of sight.
+    """
     relation = _relation(catalog, source, event.table)
     with catalog.commit(lease, None, "tables") as commit:
+        before = copies.give_up(commit, source.id, event.table)
         if relation is not None:
             relations.end(commit, relation.id, source.captured or 0, event.detail)
-        copies.drop(commit, source.id, event.table)
+        elif before is not None:
+            relations.end(commit, *before, event.detail)
         source_events.record(commit, source.id, event)
         sources.tell_state(commit, source.id)
+
+
+def check_pending(catalog: Catalog, lease: Lease, source: Source) -> None:
+    """Before interrupted copies go on: tables that cannot be copied any more end, without stopping the others.
+
+    One that was made again is published again; nothing of what was copied of it is kept then.
+    """
+    waiting = [copy.name for copy in copies.pending(catalog, source.id)]
+    if not waiting:
+        return
+    refused: dict[str, str] = {}
+    with connect(source.dsn) as connection:
+        try:
+            found = _as_they_are(connection, source, waiting)
+        except _REFUSALS:
+            found = {}
+            for name in waiting:
+                try:
+                    found |= _as_they_are(connection, source, [name])
+                except _REFUSALS as refusal:
+                    refused[name] = refusal.message
+        if refused:
+            check_server(source)
+        if found:
+            _extend(connection, source, found)
+    for name, why in refused.items():
+        detail = f"it cannot be copied: {why}"
+        log.warning("%s: %s: %s", source.name, name, detail)
+        end(catalog, lease, source, SourceEvent(name, "ended", detail, source.captured, alert=True))
+
+
+def _as_they_are(connection: Connection, source: Source, tables: Sequence[str]) -> dict[str, SourceTable]:
+    config = _config(source, [spell(*name.split(".", 1)) for name in tables])
+    found = _selected(connection, config, config.tables)
+    if missing := sorted(set(tables) - set(found)):
+        raise UnsafeTable(
+            f"{', '.join(missing)} is a partitioned table now, and its partitions are tables of their own"
+        )
+    check_readable(connection, found)
+    return found
 
 
 def copy_again(

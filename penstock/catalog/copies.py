@@ -72,6 +72,22 @@ def drop(commit: Commit, source_id: int, name: str) -> None:
     commit.connection.execute("DELETE FROM copies WHERE source_id = %s AND name = %s", (source_id, name))
 
 
+def give_up(commit: Commit, source_id: int, name: str) -> tuple[int, int] | None:
+    """Stop copying a table. What the copy was to replace is in sight again: its relation, and the last position that
+    it can be read at."""
+    row = commit.connection.execute(
+        "UPDATE relations r SET retired = false, name = left(r.name, -length('#' || r.id)), "
+        "folder = left(r.folder, -length('#' || r.id)) FROM copies c "
+        "WHERE c.source_id = %s AND c.name = %s AND r.id = c.replaces AND r.retired "
+        "RETURNING r.id, greatest((SELECT max(from_position) FROM schema_versions WHERE relation_id = r.id), "
+        "(SELECT max(high) FROM segments WHERE relation_id = r.id), "
+        "(SELECT max(position) FROM bases WHERE relation_id = r.id)) AS position",
+        (source_id, name),
+    ).fetchone()
+    drop(commit, source_id, name)
+    return None if row is None else (row["id"], row["position"])
+
+
 def begin(commit: Commit, copy_id: int, lsn: int, storage: str, schema: Schema, ranges: Iterable[Range]) -> None:
     """Start a copy from nothing under the snapshot at `lsn`."""
     connection = commit.connection

@@ -312,3 +312,49 @@ def test_nothing_joins_a_stream_that_may_have_open_prepared_transactions(
         ps.resync("shop", "t")
     db.execute("UPDATE t SET v = 'on it goes' WHERE id < 9")
     assert_equal(ps, source_db, "t")
+
+
+GONE = {
+    "dropped": ("DROP TABLE t", None),
+    "made again": ("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (5, 55)", "t"),
+    "renamed": ("ALTER TABLE t RENAME TO t2; INSERT INTO t2 VALUES (9999)", "t2"),
+    "without its key": ("ALTER TABLE t DROP CONSTRAINT t_pkey", None),
+    "a view": ("ALTER TABLE t RENAME TO t2; CREATE VIEW t AS SELECT * FROM t2", "t2"),
+}
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first copy", "copied again"])
+@pytest.mark.parametrize(("change", "after"), GONE.values(), ids=GONE)
+def test_what_becomes_of_a_table_that_waits_for_its_copy_does_not_stop_the_others(
+    ps: penstock.Session,
+    db: psycopg.Connection[Any],
+    source_db: str,
+    change: str,
+    after: str | None,
+    first: bool,
+) -> None:
+    db.execute("CREATE TABLE o (id int PRIMARY KEY); INSERT INTO o VALUES (1)")
+    ps.add_source("shop", source_db, tables=["public.*", *(["!public.t"] if first else [])], **OPTIONS)
+    last = db.execute("SELECT count(*) FROM t").fetchall()[0][0]
+    if first:
+        interrupt(ps, source_db, after=2, tables=["public.*"])
+    else:
+        with failpoint.arm("copy.after_commit", after=2), pytest.raises(FailpointReached):
+            ps.resync("shop", "t")
+    ps.engine.captures.close()
+    db.execute(f"{change}; INSERT INTO o VALUES (2)")
+    for number in (3, 4):
+        ps.engine.captures.catch_up("shop")
+        assert_equal(ps, source_db, "o", *([after] if after else []))
+        db.execute("INSERT INTO o VALUES (%s)", [number])
+    ps.engine.captures.close()
+    assert_equal(ps, source_db, "o", *([after] if after else []))
+    told = {event.kind for event in ps.events("shop") if event.table == "public.t"}
+    assert ("ended" in told) == (after != "t")
+    if after != "t" and not first:
+        relation, position, _ = ps.engine.position("t", None)
+        assert ps.engine.reader.rows_arrow(relation, position).num_rows == last
+    if after is None and "refused" not in told:  # what was refused is tried again a minute later
+        db.execute("DROP TABLE IF EXISTS t; CREATE TABLE t (id int PRIMARY KEY, w text); INSERT INTO t VALUES (1, 'w')")
+        ps.engine.captures.catch_up("shop")
+        assert_equal(ps, source_db, "o", "t")

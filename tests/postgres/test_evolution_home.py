@@ -225,6 +225,22 @@ def test_tables_come_and_go_while_the_source_runs(
     assert kinds(ps) == ["ended", "resync"]
 
 
+def test_a_source_whose_last_table_was_dropped_says_so_and_goes_on_with_another(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str
+) -> None:
+    ps.add_source("shop", source_db, tables=["t"])
+    last = expected(db)
+    db.execute("DROP TABLE t")
+    for _ in range(2):
+        with pytest.raises(SchemaChanged, match="no table left"):
+            ps.catch_up()
+    assert kinds(ps) == ["ended"]
+    assert found(ps) == last
+    db.execute("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1)")
+    ps.catch_up()
+    assert found(ps) == expected(db)
+
+
 @pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
 def test_a_table_that_is_only_streamed_has_what_changed_since(
     ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, identity: str
