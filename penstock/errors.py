@@ -37,6 +37,8 @@ Whether to try again is decided by class: `transient` is True only where the sam
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 
 class PenstockError(Exception):
     """Base of all penstock errors: `message` says what happened to what, `hint` what to do next."""
@@ -108,7 +110,14 @@ class SlotInUse(SourceError):
 
 
 class PublicationLost(SourceError):
-    """The publication is gone, or no longer gives what was asked for: changes made meanwhile cannot be read."""
+    """The publication is gone, or no longer gives what was asked for: changes made meanwhile cannot be read.
+
+    `tables` are those that left it, if it is only that.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, tables: Collection[str] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.tables = frozenset(tables)
 
 
 class MissingPrivilege(SourceError):

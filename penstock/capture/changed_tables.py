@@ -15,6 +15,7 @@ from penstock.capture import membership
 from penstock.capture.home_options import SchemaPolicy, schema_policy
 from penstock.capture.leaves import rows_moved
 from penstock.capture.recovery import check_server
+from penstock.capture.surroundings import Surroundings
 from penstock.catalog import copies, source_events, sources
 from penstock.catalog.lease import Lease
 from penstock.catalog.source_events import SourceEvent
@@ -26,6 +27,7 @@ from penstock.errors import (
     MissingPrivilege,
     NotFound,
     NotYet,
+    PublicationLost,
     SchemaChanged,
     SourceError,
     UnsafeTable,
@@ -64,18 +66,40 @@ class ChangedTables:
         if source.checkpoint is None:
             return {}
         found = membership.look_around(self._catalog, source)
+        self._take_up(source, found)
+        changed = {table: columns for table, columns in found.changed.items() if table not in found.moved}
+        return changed if self.policy(source) == "follow" else {}
+
+    def explain(self, name: str, lost: PublicationLost | NotFound) -> bool:
+        """Whether it is only that tables were dropped or made again since the last look. They are taken care of then.
+
+        Of a table that waits for its copy, whoever goes on with that finds out.
+        """
+        source = sources.get(self._catalog, name)
+        if source.checkpoint is None:
+            return False
+        found = membership.look_around(self._catalog, source)
+        went = {*found.gone, *found.made_again}
+        if isinstance(lost, PublicationLost):
+            waiting = {one.name for one in copies.pending(self._catalog, source.id)}
+            explained = bool(lost.tables) and lost.tables <= went | waiting
+        else:
+            explained = bool(went)
+        if explained:
+            self._take_up(source, found)
+        return explained
+
+    def _take_up(self, source: Source, found: Surroundings) -> None:
         if found.gone or found.made_again or found.new or found.moved:
             check_server(source)  # one that was put back, or promoted without them, lacks tables for another reason
         for table in found.gone:
             self._end(source, table, f"{table} does not exist any more")
         for table in found.made_again:
-            self.copy_instead(name, SchemaChanged(f"{table} was made again", table=table))
+            self.copy_instead(source.name, SchemaChanged(f"{table} was made again", table=table))
         for table, what in found.moved.items():
-            self.copy_instead(name, rows_moved(table, what))
+            self.copy_instead(source.name, rows_moved(table, what))
         for table in found.new:
             self._take_in(source, table)
-        changed = {table: columns for table, columns in found.changed.items() if table not in found.moved}
-        return changed if self.policy(source) == "follow" else {}
 
     def let_go(self, source: Source) -> None:
         """End what is not on the server, which is another one now: the rest can be copied from there."""

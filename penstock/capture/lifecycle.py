@@ -35,7 +35,9 @@ from penstock.catalog.store import Catalog
 from penstock.errors import (
     AlreadyExists,
     ConfigError,
+    NotFound,
     NotYet,
+    PublicationLost,
     SchemaChanged,
     SlotLost,
     SourceError,
@@ -269,6 +271,10 @@ class Captures:
                     raise  # from the durable position; before, what was only read counted
             except SchemaChanged as change:
                 self._changes.copy_instead(name, change)
+                changed = {}
+            except (PublicationLost, NotFound) as lost:
+                if not self._changes.explain(name, lost):
+                    raise
                 changed = {}
 
     def _catch_up_once(

@@ -153,6 +153,7 @@ def check_membership(
         raise PublicationLost(
             f"publication {name} lost {', '.join(lost)}, or a row filter or column list of it, for a while or for good",
             hint=_SOME_AGAIN,
+            tables=lost,
         )
     return now
 
@@ -162,7 +163,8 @@ def check_still_given(found: Publication, tables: Mapping[str, SourceTable]) -> 
     try:
         check_publication(found, tables, extend=False)
     except SourceError as error:
-        raise PublicationLost(error.message, hint=ALL_AGAIN) from error
+        lacking = error.tables if isinstance(error, PublicationLost) else ()
+        raise PublicationLost(error.message, hint=ALL_AGAIN, tables=lacking) from error
 
 
 def check_publication(found: Publication, tables: Mapping[str, SourceTable], *, extend: bool) -> None:
@@ -196,10 +198,11 @@ def check_publication(found: Publication, tables: Mapping[str, SourceTable], *, 
     missing = found.missing(tables)
     if missing and not (extend and found.ours):
         spelled = ", ".join(tables[one].spelled for one in missing)
-        raise SourceError(
+        raise PublicationLost(
             f"publication {name} does not have {', '.join(missing)}",
             hint=f"Run ALTER PUBLICATION {spell(name)} ADD TABLE {spelled}. If a table was dropped and made "
             "again since it was captured, it must be copied again.",
+            tables=missing,
         )
 
 

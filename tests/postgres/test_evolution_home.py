@@ -10,9 +10,10 @@ import psycopg
 import pytest
 
 import penstock
+from penstock.capture import changed_tables, vitals
 from penstock.catalog import relations
 from penstock.cut import Frontier
-from penstock.errors import NotRetained, SchemaChanged
+from penstock.errors import NotRetained, PublicationLost, SchemaChanged
 
 pytestmark = pytest.mark.since(11, "a source needs no option about TRUNCATE, and defaults no rewrite")
 
@@ -223,6 +224,53 @@ def test_tables_come_and_go_while_the_source_runs(
     ps.catch_up()
     assert found(ps) == expected(db)
     assert kinds(ps) == ["ended", "resync"]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("DROP TABLE t", ["ended"]),
+        ("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, z text); INSERT INTO t VALUES (1, 'z')", ["resync"]),
+        ("BEGIN; CREATE TABLE n (LIKE t INCLUDING ALL); INSERT INTO n SELECT * FROM t; DROP TABLE t; ALTER TABLE n "
+         "RENAME TO t; COMMIT; INSERT INTO t VALUES (70, 'x', 7, 'v')", ["resync"]),
+        ("DROP TABLE t; ALTER TABLE other RENAME TO t; CREATE TABLE other (id int PRIMARY KEY)", ["resync"]),
+    ],
+    ids=["dropped", "made again", "swapped", "another in its place"],
+)  # fmt: skip
+def test_a_table_that_the_reader_misses_first(
+    ps: penstock.Session,
+    db: psycopg.Connection[Any],
+    source_db: str,
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+    told: list[str],
+) -> None:
+    """The reader looks at its publication more often than a running home looks at the source's tables."""
+    monkeypatch.setattr(vitals, "_LOOK_EVERY", 0.0)
+    ps.add_source("shop", source_db, tables=["t", "other"])
+    ps.catch_up()
+    last = expected(db)
+    monkeypatch.setattr(changed_tables, "_LOOK", 3600.0)
+    run(db, change)
+    for number in range(100, 110):
+        db.execute("INSERT INTO other VALUES (%s)", [number])
+        ps.engine.capture(finish=False)
+    ps.catch_up()
+    assert found(ps, "other") == expected(db, "other")
+    assert found(ps) == (last if told == ["ended"] else expected(db))
+    assert kinds(ps) == told
+
+
+def test_a_table_that_only_left_the_publication_is_an_error(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vitals, "_LOOK_EVERY", 0.0)
+    ps.add_source("shop", source_db, tables=["t", "other"])
+    db.execute("ALTER PUBLICATION penstock_shop DROP TABLE t; DROP TABLE other; INSERT INTO t VALUES (70, 'x', 7, 'v')")
+    for _ in range(2):
+        with pytest.raises(PublicationLost, match=r"public\.t"):
+            ps.engine.capture()
+    assert kinds(ps) == []
 
 
 def test_a_source_whose_last_table_was_dropped_says_so_and_goes_on_with_another(
