@@ -269,6 +269,16 @@ class Patterns:
         self._in = [split_name(name) for name in names if not name.startswith("!") and "*" in name]
         self._out = [split_name(name[1:]) for name in names if name.startswith("!")]
 
+    @staticmethod
+    def listed(names: Sequence[str]) -> set[str]:
+        """Those that are asked for by their own name: `schema.table`, as tables are called here.
+
+        >>> Patterns.listed(['public.*', 'sales."Orders"', '!public.x'])
+        {'sales.Orders'}
+        """
+        plain = [split_name(name) for name in names if not name.startswith("!")]
+        return {f"{schema}.{table}" for schema, table in plain if "*" not in table}
+
     def match(self, name: str) -> bool:
         """Whether a pattern (not a name by itself) asks for it."""
         schema, _, table = name.partition(".")

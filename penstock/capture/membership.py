@@ -169,12 +169,18 @@ def look_around(catalog: Catalog, source: Source) -> Surroundings:
         for one in captured
     }
     with connect(source.dsn) as connection:
-        seen = look(connection, schemas_of(known, config.tables))
+        schemas = schemas_of(known, config.tables)
+        seen = look(connection, schemas)
         as_root = config.partitions == "root" and connection.info.server_version >= VIA_ROOT
-        found = compare_tables(seen, known, pending, Patterns(config.tables), as_root=as_root)
+        listed = Patterns.listed(config.tables)
+        if not as_root:
+            roots = [seen[one].oid for one in listed if one in seen and seen[one].kind == "p"]
+            listed |= {name for leaves in read_leaves(connection, roots).values() for name in leaves.values()}
+            seen |= look(connection, schemas_of(listed, ()) - schemas)
+        found = compare_tables(seen, known, pending, Patterns(config.tables), as_root=as_root, listed=listed)
         standing = {name: one.oid for name, one in seen.items() if one.kind == "p" and name not in found.made_again}
-        roots = {one.id: standing[one.table] for one in captured if one.table in standing}
-        compared = _compare_leaves(catalog, connection, roots, storages)
+        captured_roots = {one.id: standing[one.table] for one in captured if one.table in standing}
+        compared = _compare_leaves(catalog, connection, captured_roots, storages)
     return replace(found, moved={one.table: compared[one.id] for one in captured if one.id in compared})
 
 

@@ -77,8 +77,9 @@ def compare_tables(
     asked: Patterns,
     *,
     as_root: bool,
+    listed: Collection[str] = (),
 ) -> Surroundings:
-    """`pending` tables are being copied: what became of those, the copy finds out."""
+    """`pending` tables are being copied: what became of those, the copy finds out. `listed` are asked for by name."""
     gone, again, changed = [], [], {}
     for name, known in captured.items():
         now = seen.get(name)
@@ -91,8 +92,8 @@ def compare_tables(
     new = [
         name
         for name, one in seen.items()
-        if name not in captured and name not in pending and asked.match(name)
-        if (not one.is_partition if as_root else one.kind != "p")
+        if name not in captured and name not in pending and (as_root or one.kind != "p")
+        if name in listed or (asked.match(name) and not (as_root and one.is_partition))
     ]
     return Surroundings(tuple(sorted(gone)), tuple(sorted(again)), changed, tuple(sorted(new)))
 

@@ -358,3 +358,19 @@ def test_what_becomes_of_a_table_that_waits_for_its_copy_does_not_stop_the_other
         db.execute("DROP TABLE IF EXISTS t; CREATE TABLE t (id int PRIMARY KEY, w text); INSERT INTO t VALUES (1, 'w')")
         ps.engine.captures.catch_up("shop")
         assert_equal(ps, source_db, "o", "t")
+
+
+def test_a_listed_table_that_went_before_it_was_copied_is_taken_in_when_it_comes_again(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str
+) -> None:
+    db.execute("CREATE TABLE o (id int PRIMARY KEY); INSERT INTO o VALUES (1)")
+    ps.add_source("shop", source_db, tables=["o"], **OPTIONS)
+    interrupt(ps, source_db, after=2, tables=["o", "t"])
+    ps.engine.captures.close()
+    db.execute("DROP TABLE t")
+    for _ in range(2):
+        ps.engine.captures.catch_up("shop")
+    db.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    ps.engine.captures.catch_up("shop")
+    assert_equal(ps, source_db, "o", "t")
+    assert [event.kind for event in ps.events("shop")] == ["added", "ended"]

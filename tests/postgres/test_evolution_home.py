@@ -226,6 +226,31 @@ def test_tables_come_and_go_while_the_source_runs(
     assert kinds(ps) == ["ended", "resync"]
 
 
+def test_a_root_that_is_listed_asks_for_leaves_that_come_later(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str
+) -> None:
+    """Rows move to them from leaves that are captured."""
+    run(db, "CREATE SCHEMA old; CREATE TABLE p (id int, k int, PRIMARY KEY (id, k)) PARTITION BY LIST (k); "
+        "CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1); CREATE TABLE q (id int PRIMARY KEY); "
+        "INSERT INTO p SELECT i, 1 FROM generate_series(1, 9) i")  # fmt: skip
+    ps.add_source("shop", source_db, tables=["p", "other"], partitions="leaves")
+    run(db, "CREATE TABLE p2 PARTITION OF p FOR VALUES IN (2); UPDATE p SET k = 2 WHERE id < 4; "
+        "CREATE TABLE old.p3 (id int NOT NULL, k int NOT NULL, PRIMARY KEY (id, k)); "
+        "INSERT INTO old.p3 VALUES (50, 3)")  # fmt: skip
+    ps.catch_up()
+    run(db, "ALTER TABLE p ATTACH PARTITION old.p3 FOR VALUES IN (3); UPDATE p SET k = 3 WHERE id = 5; "
+        "CREATE TABLE p4 PARTITION OF p FOR VALUES IN (4) PARTITION BY RANGE (id); "
+        "CREATE TABLE p4a PARTITION OF p4 DEFAULT; UPDATE p SET k = 4 WHERE id > 7")  # fmt: skip
+    ps.catch_up()
+    run(db, "INSERT INTO p VALUES (60, 1), (60, 2), (60, 3), (60, 4); DELETE FROM p WHERE id = 50")
+    ps.catch_up()
+    for leaf in ("p1", "p2", "old.p3", "p4a"):
+        assert found(ps, leaf) == expected(db, leaf)
+        assert kinds(ps, leaf if "." in leaf else f"public.{leaf}") == ([] if leaf == "p1" else ["added"])
+    names = {one.table for one in relations.of_source(ps.catalog, "shop")}
+    assert names == {"public.p1", "public.p2", "old.p3", "public.p4a", "public.other"}
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
