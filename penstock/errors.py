@@ -18,7 +18,8 @@
     │   ├── UnsafeTable        capturing it would make the application's own statements fail
     │   ├── SchemaChanged      the table no longer has the shape that was captured
     │   │   ├── FormChanged    a value came that only the text form of its column can hold
-    │   │   └── BecameNullable a NULL came where none was allowed
+    │   │   ├── BecameNullable a NULL came where none was allowed
+    │   │   └── ChangedMeanwhile DDL came between a look at the table and the lock on it (transient)
     │   ├── DecodeError        a value that cannot be held without loss
     │   ├── NotStreamed        a transaction that the server cannot decode, or not before it is complete
     │   └── SlotLost           the slot is gone, or ahead of what is durable here
@@ -154,6 +155,12 @@ class FormChanged(SchemaChanged):
 
 class BecameNullable(SchemaChanged):
     """A NULL came where none was allowed: opened again, the source knows its new shape."""
+
+
+class ChangedMeanwhile(SchemaChanged):
+    """DDL came between a look at a table and the lock on it, before anything was copied."""
+
+    transient = True
 
 
 class DecodeError(SourceError):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import psycopg
+from psycopg import errors as pg
 
 from penstock import failpoint
 from penstock.capture import ddl_trigger
@@ -54,7 +55,7 @@ from penstock.capture.slot import (
 from penstock.capture.snapshot import SnapshotReader
 from penstock.capture.table_look import TableLook
 from penstock.capture.toast import check_full
-from penstock.errors import NotFound, PenstockError, PublicationLost, SchemaChanged
+from penstock.errors import ChangedMeanwhile, NotFound, PenstockError, PublicationLost, SourceError, UnsafeTable
 from penstock.lsn import Lsn
 from penstock.relation.schema import Schema
 
@@ -284,7 +285,7 @@ def check_unchanged(before: Mapping[str, SourceTable], locked: Mapping[str, Sour
         if difference is None and set(table.leaves) != set(there.leaves):
             difference = "a partition came, went, or was rewritten or truncated"
         if difference:
-            raise SchemaChanged(
+            raise ChangedMeanwhile(
                 f"{name} changed while its copy was prepared: {difference}", hint="Open the source again."
             )
 
@@ -341,9 +342,17 @@ def start_copy(
     connection: Connection, config: SourceConfig, created: CreatedSlot, tables: dict[str, SourceTable]
 ) -> PreparedCopy:
     """The copy under a new slot's snapshot, all tables locked and still as they were looked at."""
-    opened = open_snapshot(config.dsn, created.snapshot, tables, config.copy_workers)
     try:
-        found = discover(connection, [table.spelled for table in tables.values()], config.partitions)
+        opened = open_snapshot(config.dsn, created.snapshot, tables, config.copy_workers)
+    except SourceError as error:
+        if isinstance(error.__cause__, (pg.UndefinedTable, pg.InvalidSchemaName)):
+            raise _gone(error) from error
+        raise
+    try:
+        try:
+            found = discover(connection, [table.spelled for table in tables.values()], config.partitions)
+        except (NotFound, UnsafeTable) as error:
+            raise _gone(error) from error
         check_unchanged(tables, found)
         # On a connection that has the locks: another would wait behind a DDL that waits for them.
         sizes = table_sizes(opened[0], tables)
@@ -353,6 +362,11 @@ def start_copy(
         for one in opened:
             one.close()
         raise
+
+
+def _gone(error: PenstockError) -> ChangedMeanwhile:
+    """All of them were there, and safe, a moment ago."""
+    return ChangedMeanwhile(f"tables changed while their copy was prepared: {error.message}", hint=error.hint)
 
 
 def copy_again(connection: Connection, config: SourceConfig, tables: dict[str, SourceTable]) -> PreparedCopy:

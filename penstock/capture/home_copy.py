@@ -48,7 +48,7 @@ from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Storage
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog, Commit
-from penstock.errors import FormChanged, NotYet, SchemaChanged
+from penstock.errors import ChangedMeanwhile, FormChanged, NotYet
 from penstock.failpoint import FailpointReached, hit
 from penstock.lsn import Lsn
 from penstock.relation import segment
@@ -450,7 +450,7 @@ def _check_storage(prepared: PreparedCopy, before: Mapping[str, TableSize]) -> N
     """The look at the tables and the lock on them must have seen the same storage: the snapshot is in between."""
     for name, size in prepared.sizes.items():
         if size.storage != before[name].storage:
-            raise SchemaChanged(
+            raise ChangedMeanwhile(
                 f"{name} was rewritten or truncated while its copy was prepared", hint="Call this again."
             )
 

@@ -7,6 +7,7 @@ slot that is behind: what it sends again is at or before the position and is dro
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -38,13 +39,15 @@ from penstock.catalog.foreign_keys import Sighting
 from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Storage
 from penstock.catalog.store import Catalog, Question, beginning
-from penstock.errors import SchemaChanged, SourceUnreachable
+from penstock.errors import ChangedMeanwhile, SchemaChanged, SourceUnreachable
 from penstock.failpoint import hit
 from penstock.lsn import Lsn
 from penstock.relation.home import Home
 from penstock.relation.rotation import ROTATION
 from penstock.relation.segment import Form, Segment
 from penstock.zset import ABSENT, WEIGHT, is_settled
+
+log = logging.getLogger("penstock.capture")
 
 # A file ends when this much is there for files, and all are committed when so many rows are there, or all that was
 # asked for. If so much waits of one table, it is encoded meanwhile.
@@ -58,6 +61,7 @@ _MOMENTS = 0.05  # seconds for all of it, if it does not end
 AT_ONCE_ROWS, _AT_ONCE_BYTES = 10_000, 16 << 20
 _PAUSE = 1.0  # seconds between commits while tables are copied
 _OWN = {"toast_handling": "settle"}  # the changelog fills in what the WAL left out, exactly
+_TRIES, _SHORTLY = 5, 0.2  # to prepare copies while somebody changes tables; seconds in between
 _PATIENCE = 300.0  # a server may decode one long transaction for minutes before it sends anything
 
 Settle = Callable[[sources.Source, Mapping[str, tuple[int, pa.Table]], Question[None]], dict[str, pa.Table]]
@@ -126,18 +130,30 @@ class Ingest:
 
     def _begin(self) -> None:
         try:
-            if self.source.checkpoint is None:
-                remove(self.source.dsn, self.source.slot, self.source.publication)  # of a start that was interrupted
-                self._copies.begin(self._config(self.source.tables))
-            else:
-                membership.check_pending(self._catalog, self.lease, self.source)
-                self._copies.resume(self._config(self.source.tables))
+            self._begin_copies()
             self._postgres = self._open()
         except BaseException:
             self._files.close()
             self._copies.close()
             self._keys.close()
             raise
+
+    def _begin_copies(self) -> None:
+        """Nothing is copied yet when DDL comes in between: then all of it begins again."""
+        for more in reversed(range(_TRIES)):
+            try:
+                if self.source.checkpoint is None:
+                    remove(self.source.dsn, self.source.slot, self.source.publication)  # of an interrupted start
+                    self._copies.begin(self._config(self.source.tables))
+                else:
+                    membership.check_pending(self._catalog, self.lease, self.source)
+                    self._copies.resume(self._config(self.source.tables))
+                return
+            except ChangedMeanwhile as change:
+                if not more:
+                    raise
+                log.info("%s: %s; the copy is prepared again", self.source.name, change.message)
+                time.sleep(_SHORTLY)
 
     def close(self) -> None:
         """Stop capturing; what was not committed comes again next time."""

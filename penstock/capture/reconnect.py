@@ -4,6 +4,7 @@
 | --- | --- | --- |
 | connection lost, replication time-out, server restarting | SourceUnreachable | tried again, 100 ms up to 30 s |
 | the slot is (still) read by another process, no WAL sender free | SlotInUse, NoSlotLeft | tried again |
+| DDL came before a copy that was about to begin | ChangedMeanwhile | tried again |
 | wrong password, certificate, database | AccessRefused | stops |
 | slot gone, invalidated, moved by somebody else; other server | SlotLost | stops: only a person may copy anew |
 | publication gone, altered, or no longer complete | PublicationLost | stops |

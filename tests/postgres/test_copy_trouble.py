@@ -14,12 +14,20 @@ import pytest
 
 import penstock
 from penstock import failpoint
-from penstock.capture import home_copy
+from penstock.capture import attach, home_copy
 from penstock.capture.checkpoint import Checkpoint
 from penstock.capture.ingest import Ingest
 from penstock.capture.source_at import SourceAt
 from penstock.catalog import relations, sources
-from penstock.errors import AlreadyExists, ConfigError, DecodeError, NotYet, SlotLost, SourceUnreachable
+from penstock.errors import (
+    AlreadyExists,
+    ChangedMeanwhile,
+    ConfigError,
+    DecodeError,
+    NotYet,
+    SlotLost,
+    SourceUnreachable,
+)
 from penstock.failpoint import FailpointReached
 from penstock.lake.settling import settle_source
 
@@ -264,3 +272,61 @@ def test_a_truncate_that_waits_for_the_copy_does_not_stop_it(
     waiting.join()
     db.execute("INSERT INTO t VALUES (9, 9)")
     assert_equal(ps, source_db, "t", "o")
+
+
+CHANGES = {
+    "altered": "ALTER TABLE t ADD c int",
+    "truncated": "TRUNCATE t; INSERT INTO t VALUES (1, 5)",
+    "made again": "DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, w text); INSERT INTO t VALUES (1, 'w')",
+}
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first copy", "copied again"])
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_ddl_while_a_copy_is_prepared_is_waited_for(
+    ps: penstock.Session, db: Db, source_db: str, monkeypatch: pytest.MonkeyPatch, change: str, first: bool
+) -> None:
+    ps.add_source("shop", source_db, tables=["o", *([] if first else ["t"])])
+    left = [change]
+    changed_before_the_lock(monkeypatch, db, left)
+    if first:
+        ps.add_source("shop", source_db, tables=["o", "t"])
+    else:
+        ps.resync("shop", "t")
+    assert left == []
+    assert_equal(ps, source_db, "o", "t")
+    db.execute("DELETE FROM t; INSERT INTO o VALUES (9)")
+    assert_equal(ps, source_db, "o", "t")
+
+
+def test_a_table_that_is_dropped_while_its_copy_is_prepared_ends(
+    ps: penstock.Session, db: Db, source_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ps.add_source("shop", source_db, tables=["o", "t"])
+    changed_before_the_lock(monkeypatch, db, ["DROP TABLE t"])
+    ps.resync("shop", "t")
+    db.execute("INSERT INTO o VALUES (9)")
+    assert_equal(ps, source_db, "o")
+    assert [event.kind for event in ps.events("shop")] == ["ended"]
+
+
+def test_ddl_that_does_not_end_is_told(
+    ps: penstock.Session, db: Db, source_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed_before_the_lock(monkeypatch, db, [f"ALTER TABLE t ADD c{number} int" for number in range(100)])
+    with pytest.raises(ChangedMeanwhile, match="was added"):
+        ps.add_source("shop", source_db, tables=["t"])
+    assert sources.every(ps.catalog) == []
+    assert db.execute("SELECT FROM pg_replication_slots WHERE database = current_database()").fetchall() == []
+
+
+def changed_before_the_lock(monkeypatch: pytest.MonkeyPatch, db: Db, changes: list[str]) -> None:
+    """Each copy that is prepared meets one of the changes, as long as there are any."""
+    lock = attach.open_snapshot
+
+    def change_first(*arguments: Any) -> Any:
+        if changes:
+            db.execute(changes.pop(0))
+        return lock(*arguments)
+
+    monkeypatch.setattr(attach, "open_snapshot", change_first)

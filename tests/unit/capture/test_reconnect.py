@@ -27,7 +27,7 @@ def test_two_readers_do_not_come_back_together():
     assert all(later > earlier * 0.5 for earlier, later in pairwise(first))
 
 
-RETRIED = {errors.SourceUnreachable, errors.SlotInUse, errors.NoSlotLeft}
+RETRIED = {errors.SourceUnreachable, errors.SlotInUse, errors.NoSlotLeft, errors.ChangedMeanwhile}
 
 
 def subclasses(kind: type[errors.PenstockError]) -> list[type[errors.PenstockError]]:
