@@ -20,6 +20,7 @@
     │   │   ├── FormChanged    a value came that only the text form of its column can hold
     │   │   ├── BecameNullable a NULL came where none was allowed
     │   │   └── ChangedMeanwhile DDL came between a look at the table and the lock on it (transient)
+    │   ├── RowUnknown         a change of a row that is not known here
     │   ├── DecodeError        a value that cannot be held without loss
     │   ├── NotStreamed        a transaction that the server cannot decode, or not before it is complete
     │   └── SlotLost           the slot is gone, or ahead of what is durable here
@@ -161,6 +162,14 @@ class ChangedMeanwhile(SchemaChanged):
     """DDL came between a look at a table and the lock on it, before anything was copied."""
 
     transient = True
+
+
+class RowUnknown(SourceError):
+    """A change of a row that is not known here, of `table`, as it was captured."""
+
+    def __init__(self, message: str, *, hint: str | None = None, table: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.table = table
 
 
 class DecodeError(SourceError):

@@ -16,8 +16,9 @@ from penstock.capture.home_options import SchemaPolicy, schema_policy
 from penstock.capture.leaves import rows_moved
 from penstock.capture.recovery import check_server
 from penstock.capture.surroundings import Surroundings
-from penstock.catalog import copies, source_events, sources
+from penstock.catalog import copies, relations, source_events, sources
 from penstock.catalog.lease import Lease
+from penstock.catalog.relations import Storage
 from penstock.catalog.source_events import SourceEvent
 from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
@@ -28,6 +29,7 @@ from penstock.errors import (
     NotFound,
     NotYet,
     PublicationLost,
+    RowUnknown,
     SchemaChanged,
     SourceError,
     UnsafeTable,
@@ -133,6 +135,15 @@ class ChangedTables:
                 membership.copy_again(self._catalog, lease, source, change.table, event, look=misfit)
         except (UnsafeTable, NotFound, MissingPrivilege) as refusal:
             self._end(source, change.table, f"{change.message}; it cannot be copied again: {refusal.message}")
+
+    def copy_root(self, name: str, unknown: RowUnknown) -> None:
+        """Rows may come to a root with a partition that is attached, and change before that is seen."""
+        source = sources.get(self._catalog, name)
+        storages = relations.storages(self._catalog, source.id)
+        identifier = relations.ids_of_source(self._catalog, source.id).get(unknown.table, 0)
+        if storages.get(identifier, Storage()).leaves is None:
+            raise unknown
+        self.copy_instead(name, SchemaChanged(unknown.message, hint=unknown.hint, table=unknown.table))
 
     def _take_in(self, source: Source, table: str) -> None:
         key = (source.name, table)

@@ -38,6 +38,7 @@ from penstock.errors import (
     NotFound,
     NotYet,
     PublicationLost,
+    RowUnknown,
     SchemaChanged,
     SlotLost,
     SourceError,
@@ -138,6 +139,10 @@ class Captures:
             with self._alone(name) as lease:
                 membership.copy_again(self._catalog, lease, source, table)
         self._copy(name, progress)
+
+    def copy_root(self, name: str, unknown: RowUnknown) -> None:
+        """Have a root with a change of an unknown row copied again, when capture goes on; of another table, raise."""
+        self._changes.copy_root(name, unknown)
 
     def alone(self, name: str) -> AbstractContextManager[Lease]:
         """The right to change a source's position and its tables, for as long as the block lasts."""

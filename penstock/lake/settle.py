@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import SourceError
+from penstock.errors import RowUnknown
 from penstock.fitted import fitted
 from penstock.lsn import Lsn
 from penstock.relation.schema import Schema
@@ -169,10 +169,10 @@ def removals(gone: pa.Table, cause: pa.Table) -> pa.Table:
     return pa.table(columns, schema=cause.schema)
 
 
-def _unknown_row(rows: pa.Table, schema: Schema, place: int) -> SourceError:
+def _unknown_row(rows: pa.Table, schema: Schema, place: int) -> RowUnknown:
     row = rows.slice(place, 1).to_pylist()[0]
     key = {name: row[name] for name in schema.key}
-    return SourceError(
+    return RowUnknown(
         f"a change at LSN {Lsn(row['_lsn'])} ({row['_op']}) refers to a row that is not known here: {key}",
         hint="The mirror and the source have parted. Run `penstock verify`, then re-sync the table.",
     )

@@ -22,7 +22,7 @@ from penstock.catalog.lease import Lease
 from penstock.catalog.relations import Relation
 from penstock.catalog.sources import Source, is_partial
 from penstock.catalog.store import Catalog, Question
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, RowUnknown
 from penstock.failpoint import hit
 from penstock.lake.reader import Reader
 from penstock.lake.settle import removals, settle
@@ -102,13 +102,21 @@ class AtOnce:
 
 
 def _settled(there: Reader, shape: Relation, raw: pa.Table, before: int, partial: bool) -> pa.Table:
-    return settle(
-        raw,
-        shape.schema,
-        lambda keys: there.lookup(shape, keys, before),
-        lambda: there.rows_arrow(shape, before),
-        partial=partial,
-    )
+    try:
+        return settle(
+            raw,
+            shape.schema,
+            lambda keys: there.lookup(shape, keys, before),
+            lambda: there.rows_arrow(shape, before),
+            partial=partial,
+        )
+    except RowUnknown as unknown:
+        raise RowUnknown(
+            f"{shape.name}: {unknown.message}",
+            hint="Rows of it came that the WAL does not have, or the mirror and the source have parted otherwise; "
+            f"`penstock verify` tells. Copy it again: ps.resync({shape.source!r}, {shape.table!r}).",
+            table=shape.table,
+        ) from unknown
 
 
 def _truncates(raw: pa.Table) -> bool:

@@ -18,7 +18,7 @@ from penstock.catalog.sources import Source
 from penstock.catalog.store import Catalog
 from penstock.config import Settings
 from penstock.cut import Frontier
-from penstock.errors import ConfigError, NotRetained, PenstockError, SchemaChanged
+from penstock.errors import ConfigError, NotRetained, PenstockError, RowUnknown, SchemaChanged
 from penstock.lsn import Lsn
 from penstock.refresh.positions import position_at, readable
 from penstock.relation.home import Home
@@ -141,24 +141,39 @@ class Engine:
         A source that is paused in front of a schema change, or cannot be reached, does not keep the others from going
         on; `following` goes on with a paused one.
         """
-        from penstock.lake.settling import settle_source
-
         held_up: list[PenstockError] = []
         for source in sources.every(self.catalog) if known is None else known:
             target = None if until is None else until.get(source.name, Lsn(0))
             follow = True if following == source.name else None
             try:
-                lease = self.captures.catch_up(source.name, target, finish=finish, wait=wait, follow=follow)
+                self._capture_source(source, target, finish=finish, wait=wait, follow=follow)
             except PenstockError as error:
                 if not error.transient and not isinstance(error, SchemaChanged):
                     raise
                 held_up.append(error)
-            else:
-                unsure = self.captures.may_be_unsettled(source.name)
-                if unsure and sources.is_unsettled(self.catalog, source.id):
-                    settle_source(self._settling, self.catalog, lease, source.name)
         if held_up:
             raise held_up[0]
+
+    def _capture_source(
+        self, source: sources.Source, target: Lsn | None, *, finish: bool, wait: bool, follow: bool | None
+    ) -> None:
+        """A root with a change of a row that is not known here is copied again; once, should that not help."""
+        from penstock.lake.settling import settle_source
+
+        copied: set[str] = set()
+        while True:
+            lease = self.captures.catch_up(source.name, target, finish=finish, wait=wait, follow=follow)
+            unsure = self.captures.may_be_unsettled(source.name)
+            if not unsure or not sources.is_unsettled(self.catalog, source.id):
+                return
+            try:
+                settle_source(self._settling, self.catalog, lease, source.name)
+                return
+            except RowUnknown as parted:
+                if parted.table in copied:
+                    raise
+                copied.add(parted.table)
+                self.captures.copy_root(source.name, parted)
 
     @cached_property
     def workers(self) -> Workers:

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 import penstock
+from penstock.capture import changed_tables
 from penstock.catalog import relations
 from penstock.errors import SchemaChanged
 
@@ -130,6 +131,47 @@ def test_a_partition_that_has_rows_when_it_is_first_seen(ps: penstock.Session, d
     ps.catch_up()
     assert_equal(ps, db)
     db.execute("UPDATE t SET a = 'b' WHERE p = 4")
+    ps.catch_up()
+    assert_equal(ps, db)
+
+
+@pytest.mark.parametrize("change", ["UPDATE t SET a = 'y' WHERE id = 100", "DELETE FROM t WHERE id = 100"])
+def test_a_row_that_came_with_a_partition_changes_before_the_partition_is_seen(
+    ps: penstock.Session, db: Db, source_db: str, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """The source's other tables go on meanwhile."""
+    ps.add_source("shop", source_db, tables=["t", "o"])
+    ps.catch_up()
+    monkeypatch.setattr(changed_tables, "_LOOK", 3600.0)
+    run(db, f"{LOOSE}; INSERT INTO t4 SELECT i, 4, 'x' FROM generate_series(100, 109) i")
+    run(db, f"ALTER TABLE t ATTACH PARTITION t4 FOR VALUES IN (4); {change}; INSERT INTO o VALUES (1)")
+    for number in (2, 3):
+        ps.engine.capture(finish=False)
+        db.execute("INSERT INTO o VALUES (%s)", [number])
+    ps.catch_up()
+    assert_equal(ps, db)
+    assert_equal(ps, db, "o")
+    assert kinds(ps) == ["resync"]
+    assert kinds(ps, "public.o") == []
+
+
+def test_an_unknown_row_is_told_with_its_table(
+    ps: penstock.Session, db: Db, source_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if db.execute("SELECT relreplident = 'f' FROM pg_class WHERE oid = 't'::regclass").fetchone() == (True,):
+        pytest.skip("a whole row needs no other")
+    ps.add_source("shop", source_db, tables=["t", "o"], on_schema_change="pause")
+    ps.catch_up()
+    monkeypatch.setattr(changed_tables, "_LOOK", 3600.0)
+    run(db, f"{LOOSE}; INSERT INTO t4 VALUES (100, 4, 'x')")
+    ps.catch_up()
+    ps.engine.captures.close()  # a WAL sender of 13 that passed over rows of t4 would go on so after the ATTACH
+    run(db, "ALTER TABLE t ATTACH PARTITION t4 FOR VALUES IN (4); UPDATE t SET a = 'y' WHERE id = 100")
+    with pytest.raises(SchemaChanged, match=r"shop\.public\.t: a change at LSN .* not known here: .*100") as told:
+        ps.engine.capture(finish=False)
+    assert "ps.resync('shop', 'public.t')" in str(told.value.hint)
+    assert kinds(ps) == ["paused"]
+    ps.resync("shop", "t")
     ps.catch_up()
     assert_equal(ps, db)
 
