@@ -71,6 +71,17 @@ def moved(connection: Connection, known: Collection[str], now: Leaves) -> Moved:
     return Moved(frozenset(now))
 
 
+def check_leaves(table: str, known: Collection[str], now: Leaves) -> None:
+    """For a reader that knows what it has read only: what cannot be a TRUNCATE of the root, which it is sent.
+
+    That gives every leaf another storage. Nor can it tell rows that a new leaf came with from those sent since.
+    """
+    lost = [mark for mark in known if mark not in now]
+    placed = {_placed(mark) for mark in now}
+    if lost and (len(lost) < len(known) or any(_placed(mark) not in placed for mark in lost)):
+        raise rows_moved(table, _what_became_of(lost, now))
+
+
 def rows_moved(table: str, what: str) -> SchemaChanged:
     return SchemaChanged(
         f"{table} has other rows than were captured, and the WAL does not tell: {what}",
@@ -82,9 +93,10 @@ def rows_moved(table: str, what: str) -> SchemaChanged:
 def _what_became_of(lost: Sequence[str], now: Leaves) -> str:
     names = {_oid(mark): name for mark, name in now.items()}
     still = sorted(names[oid] for oid in map(_oid, lost) if oid in names)
+    told = [f"partitions dropped or detached: {len(lost) - len(still)}"] if len(still) < len(lost) else []
     if still:
-        return f"partition {', '.join(still)} was truncated, rewritten, or detached and attached again"
-    return f"{len(lost)} of its partitions were dropped or detached"
+        told.append(f"partition {', '.join(still)} was truncated, rewritten, or detached and attached again")
+    return "; ".join(told)
 
 
 def _used(connection: Connection, leaves: Iterable[int]) -> list[int]:
@@ -95,6 +107,12 @@ def _used(connection: Connection, leaves: Iterable[int]) -> list[int]:
     with connection.transaction():
         connection.execute(_WAIT)
         return [oid for (oid,) in connection.execute(_USED, [asked])]
+
+
+def _placed(mark: str) -> tuple[str, ...]:
+    """Without its storage."""
+    oid, _, *attached = mark.split(":")
+    return oid, *attached
 
 
 def _oid(mark: str) -> int:

@@ -136,7 +136,7 @@ class PostgresSource:
                     self._connection, self._config, self._restored, self._expected, self._storages
                 )
             self._connection.hurried()
-            self._vitals = Vitals(self._config, self._attached.tables)
+            self._vitals = Vitals(self._config, self._attached.tables, self._own_roots())
             self._spill = Spill(self._spill_folder())
             self._reading = self._new_reading(self._spill)
             self._refiner = Refiner(self._config.consolidate, toast_for(self._config, self._asking))
@@ -278,6 +278,11 @@ class PostgresSource:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _own_roots(self) -> dict[str, SourceTable]:
+        """A home has noted the leaves of its roots, also over a restart, and compares them itself."""
+        tables = self._opened().tables if self._storages is None else {}
+        return {name: table for name, table in tables.items() if table.partitioned}
 
     def _new_reading(self, spill: Spill) -> Reading:
         attached = self._opened()

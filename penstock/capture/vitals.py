@@ -15,6 +15,7 @@ from penstock.capture.connection import Connection, translated
 from penstock.capture.discover import SourceTable
 from penstock.capture.health import Metrics, batch_times
 from penstock.capture.heartbeat import ServerHeartbeat
+from penstock.capture.leaves import check_leaves, read_leaves
 from penstock.capture.publication import Membership, check_membership, read_membership
 from penstock.capture.watermarks import Micros, Watermarks
 from penstock.errors import DecodeError, PenstockError, SchemaChanged
@@ -29,11 +30,15 @@ _HERE = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8, pg_curr
 class Vitals:
     """Of one source from open() to close()."""
 
-    def __init__(self, config: SourceConfig, tables: Mapping[str, SourceTable]) -> None:
+    def __init__(
+        self, config: SourceConfig, tables: Mapping[str, SourceTable], roots: Mapping[str, SourceTable] | None = None
+    ) -> None:
+        """`roots` are partitioned tables whose leaves nobody else looks at."""
         self.metrics = Metrics()
         self.heartbeat = ServerHeartbeat(config.server_heartbeat_interval, config.server_heartbeat_enabled)
         self.membership: Membership | None = None
         self._publication, self._tables = config.publication_name, tables
+        self._leaves = {table.oid: (name, frozenset(table.leaves)) for name, table in (roots or {}).items()}
         self._look_at = 0.0
         self._marks = Watermarks.of(tables, config.idle_timeout, time.monotonic())
         self._changes: dict[str, tuple[int, float]] = {}
@@ -82,12 +87,17 @@ class Vitals:
         return self.heartbeat.is_due() and self.heartbeat.beat(connection, position)
 
     def look(self, connection: Connection) -> None:
-        """The server passes over changes that the publication does not give any more, and does not say so. How far it
-        is now is noted with its time: once that is reached, everything up to that time was delivered."""
+        """What no server says: that the publication does not give changes any more, and what happens to a leaf of a
+        root as a whole. How far the server is now is noted with its time: once that is reached, everything up to that
+        time was delivered."""
         self._look_at = time.monotonic() + _LOOK_EVERY
         now = read_membership(connection, self._publication, [table.oid for table in self._tables.values()])
         found = check_membership(self._publication, self.membership or Membership(), now, self._tables)
         self.membership = self.membership or found
+        for oid, leaves in read_leaves(connection, list(self._leaves)).items():
+            name, known = self._leaves[oid]
+            check_leaves(name, known, leaves)
+            self._leaves[oid] = name, frozenset(leaves)
         if self._awaited is None:
             with translated():
                 row = connection.execute(_HERE).fetchone()
