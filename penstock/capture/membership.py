@@ -216,16 +216,18 @@ def take_in(home: Home, catalog: Catalog, lease: Lease, source: Source, name: st
 def end(catalog: Catalog, lease: Lease, source: Source, event: SourceEvent) -> None:
     """A table that cannot be captured any more: it stays readable up to where capture is now.
 
-    One that was to be copied again stays readable up to where it was taken out of sight.
+    One that was to be copied again stays readable up to where it was taken out of sight, and one that has ended already
+    up to where it did: nothing was captured of it since.
     """
     relation = _relation(catalog, source, event.table)
     with catalog.commit(lease, None, "tables") as commit:
         before = copies.give_up(commit, source.id, event.table)
-        if relation is not None:
+        if relation is not None and relation.ended is None:
             relations.end(commit, relation.id, source.captured or 0, event.detail)
         elif before is not None:
             relations.end(commit, *before, event.detail)
-        source_events.record(commit, source.id, event)
+        if relation is None or relation.ended is None:
+            source_events.record(commit, source.id, event)
         sources.tell_state(commit, source.id)
 
 

@@ -298,6 +298,27 @@ def test_a_table_that_only_left_the_publication_is_an_error(
     assert kinds(ps) == []
 
 
+def test_a_table_that_ended_stays_as_it_was_while_it_cannot_be_copied(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str
+) -> None:
+    ps.add_source("shop", source_db, tables=["t", "other"])
+    last = expected(db)
+    run(db, "ALTER TABLE t DROP CONSTRAINT t_pkey; INSERT INTO t VALUES (70, 'unseen', 7, 'v')")
+    ps.catch_up()
+    ended = relations.find(ps.catalog, "t").ended
+    for number in range(71, 74):
+        db.execute(f"INSERT INTO t VALUES ({number}, 'unseen', 7, 'v'); INSERT INTO other VALUES ({number})")
+        cut = ps.catch_up()
+        with pytest.raises(NotRetained):
+            ps.engine.position("t", at=cut)
+    assert relations.find(ps.catalog, "t").ended == ended
+    assert found(ps) == last
+    assert kinds(ps) == ["ended"]
+    db.execute("ALTER TABLE t ADD PRIMARY KEY (id)")
+    ps.catch_up()
+    assert found(ps) == expected(db)
+
+
 def test_a_source_whose_last_table_was_dropped_says_so_and_goes_on_with_another(
     ps: penstock.Session, db: psycopg.Connection[Any], source_db: str
 ) -> None:
