@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +28,30 @@ if TYPE_CHECKING:
 # collecting garbage beside the work. The code cache is as large as with optimising, not a fifth of it.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m")
 
+_FOLDER, _FAILED = pytest.StashKey[str](), pytest.StashKey[bool]()
+
 settings.register_profile("any machine", deadline=None)  # an example may wait for others: only a hang is an error
 settings.load_profile("any machine")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """A folder for this run alone. Of the one that pytest's runs share, each new run takes away everybody else's rights,
+    and the servers of the others with them."""
+    if config.option.basetemp is None:
+        config.option.basetemp = config.stash[_FOLDER] = tempfile.mkdtemp(prefix="penstock-tests-")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """It stays where a test failed, to be looked at."""
+    folder = config.stash.get(_FOLDER, None)
+    if folder is not None and not config.stash.get(_FAILED, False):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    session.config.stash[_FAILED] = exitstatus == pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -26,6 +26,8 @@ class Entry(Protocol):
     @property
     def parent(self) -> int: ...
     @property
+    def persistence(self) -> str: ...
+    @property
     def identity(self) -> ReplicaIdentity: ...
     @property
     def name(self) -> str: ...
@@ -72,6 +74,11 @@ def _check_leaves(root: E, leaves: Sequence[E]) -> None:
             raise UnsafeTable(
                 f"{leaf.name}, a partition of {root.name}, is not a plain table: its changes are not logged here",
                 hint=f"Leave {root.name} out, or detach that partition.",
+            )
+        if leaf.persistence != "p":
+            raise UnsafeTable(
+                f"{leaf.name}, a partition of {root.name}, is not logged, so the WAL does not have its changes",
+                hint=f"Run ALTER TABLE {leaf.spelled} SET LOGGED, or leave {root.name} out.",
             )
         if leaf.identity is not root.identity:
             raise UnsafeTable(

@@ -60,6 +60,13 @@ def left_behind(db) -> tuple[int, int]:
             "Add a primary key",
             marks=pytest.mark.since(13, "a partitioned table is published as one"),
         ),
+        pytest.param(
+            "CREATE TABLE t (a int PRIMARY KEY) PARTITION BY LIST (a); "
+            "CREATE UNLOGGED TABLE t1 PARTITION OF t FOR VALUES IN (1)",
+            UnsafeTable,
+            "ALTER TABLE public.t1 SET LOGGED",
+            marks=pytest.mark.since(13, "a partitioned table is published as one"),
+        ),
         ("CREATE TABLE t (a int PRIMARY KEY, _lsn int)", SourceError, "Rename"),
         pytest.param(
             "CREATE TABLE t (a int PRIMARY KEY, g int GENERATED ALWAYS AS (a + 1) VIRTUAL)",
