@@ -36,8 +36,8 @@ settings.load_profile("any machine")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """A folder for this run alone. Of the one that pytest's runs share, each new run takes away everybody else's rights,
-    and the servers of the others with them."""
+    """A folder for this run alone: of the one that pytest's runs share, each new run takes the others' rights away,
+    and their servers have none to their data then."""
     if config.option.basetemp is None:
         config.option.basetemp = config.stash[_FOLDER] = tempfile.mkdtemp(prefix="penstock-tests-")
 
