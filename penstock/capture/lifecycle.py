@@ -50,6 +50,7 @@ from penstock.relation.home import Home
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}\Z")
 
 # Values that are for callers of the package, and what a home does instead.
+_EXPLAINED = 3  # losses of a publication that tables explain, in one call: a given one may go on lacking a table
 _OTHERWISE: dict[str, tuple[tuple[str, ...], str]] = {
     "snapshot_mode": (
         ("always", "initial_only"),
@@ -267,6 +268,7 @@ class Captures:
 
     def _catch_up(self, name: str, until: Lsn | None, *, finish: bool, wait: bool) -> Lease:
         changed = self._changes.look_around(name, now=finish)
+        explained = 0
         while True:
             reading = name in self._open
             try:
@@ -278,7 +280,8 @@ class Captures:
                 self._changes.copy_instead(name, change)
                 changed = {}
             except (PublicationLost, NotFound) as lost:
-                if not self._changes.explain(name, lost):
+                explained += 1
+                if explained > _EXPLAINED or not self._changes.explain(name, lost):
                     raise
                 changed = {}
 

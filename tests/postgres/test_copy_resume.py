@@ -19,7 +19,7 @@ import penstock
 from penstock import failpoint
 from penstock.capture.source_at import SourceAt
 from penstock.catalog import copies, relations, sources
-from penstock.errors import ConfigError, NotFound, NotYet, SourceError
+from penstock.errors import ConfigError, NotFound, NotYet, PublicationLost, SourceError
 from penstock.failpoint import FailpointReached
 from penstock.lake.settling import settle_source
 
@@ -374,3 +374,16 @@ def test_a_listed_table_that_went_before_it_was_copied_is_taken_in_when_it_comes
     ps.engine.captures.catch_up("shop")
     assert_equal(ps, source_db, "o", "t")
     assert [event.kind for event in ps.events("shop")] == ["added", "ended"]
+
+
+def test_a_given_publication_that_lacks_a_table_that_waits_for_its_copy_is_an_error(
+    ps: penstock.Session, db: psycopg.Connection[Any], source_db: str
+) -> None:
+    """Only whoever made it may extend it: trying again and again would lead nowhere."""
+    db.execute("CREATE TABLE given (id int PRIMARY KEY); CREATE PUBLICATION theirs FOR TABLE t, given")
+    options = {**OPTIONS, "publication_name": "theirs"}
+    with failpoint.arm("copy.after_commit", after=1), pytest.raises(FailpointReached):
+        ps.add_source("shop", source_db, tables=["t", "given"], **options)
+    db.execute("ALTER PUBLICATION theirs DROP TABLE t")
+    with pytest.raises(PublicationLost, match=r"public\.t"):
+        ps.catch_up()
