@@ -59,6 +59,16 @@ def run(db: Any, script: str) -> None:
         db.execute(statement)
 
 
+def opened(db: Any, make_source: Any, drain: Any, table: str, publication: str) -> PostgresSource:
+    """A source of a table in a given publication, its copy read."""
+    run(db, f"{table}; INSERT INTO t VALUES (1, 1)")
+    run(db, publication)
+    source: PostgresSource = make_source("t", publication_name="given")
+    source.open()
+    drain(source)
+    return source
+
+
 def poll_for(source: PostgresSource, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -78,11 +88,7 @@ def test_an_alteration_stops_a_running_source_and_stays_known(
     db: Any, make_source: Any, drain: Any, table: str, publication: str, change: str, missed: str, back: str,
     restored: bool,
 ) -> None:  # fmt: skip
-    run(db, f"{table}; INSERT INTO t VALUES (1, 1)")
-    run(db, publication)
-    source = make_source("t", publication_name="given")
-    source.open()
-    drain(source)
+    source = opened(db, make_source, drain, table, publication)
     state = source.checkpoint()
     run(db, f"{change}; {missed}")
     if restored:
@@ -105,11 +111,7 @@ def test_an_alteration_while_closed_is_told_at_the_next_open(
     restored: bool,
 ) -> None:  # fmt: skip
     """No hint leads to a source that goes on without what was missed."""
-    run(db, f"{table}; INSERT INTO t VALUES (1, 1)")
-    run(db, publication)
-    source = make_source("t", publication_name="given")
-    source.open()
-    drain(source)
+    source = opened(db, make_source, drain, table, publication)
     state = Checkpoint.from_json(source.checkpoint().to_json())
     source.acknowledge(state)
     source.close()
